@@ -7,12 +7,14 @@ from dataclasses import dataclass, fields
 from typing import Any, TypedDict
 
 from transom.errors import DefinitionError, did_you_mean
-from transom.model.time import Duration, Micros, format_duration, parse_duration
+from transom.model.signatures import check_fields
+from transom.model.time import MAX_TIME, Duration, Micros, format_duration, parse_duration
 from transom.model.tuning import MOST_EXECUTORS
 from transom.scheduling.policies import LONGEST_WAIT, policy_named
 
 OFF, AUTO = "off", "auto"
 """The setting `plan` of an application that does not plan, and of one that begins without a profile."""
+MOST_KEY_GROUPS = 1 << 16
 TIERS = ("auto", "driver", "cluster")
 LANES = ("auto", "spark")
 _DURATIONS = ("trigger", "poll", "cycle", "longest_wait", "recovery_bound", "stop_timeout")
@@ -133,6 +135,7 @@ class Settings:
     gives back what it does not need, down to as many as there were at its start. Default: their number stays."""
 
     def __post_init__(self) -> None:
+        check_fields(self, "settings")
         for name in (
             "max_rows_per_cut",
             "slots",
@@ -147,6 +150,10 @@ class Settings:
         ):
             if getattr(self, name) <= 0:
                 raise DefinitionError(f"settings: {name} is {getattr(self, name)}.", "Give more than 0.")
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, int) and abs(value) > MAX_TIME:
+                raise DefinitionError(f"settings: {each.name} is {value:.3g}.", "Give less.")
         if not 0 < self.memory_bound <= 1:
             raise DefinitionError(f"settings: memory_bound is {self.memory_bound}.", "Give a share above 0, up to 1.")
         if self.memory_limit is not None and self.memory_limit <= 0:
@@ -164,8 +171,10 @@ class Settings:
             raise DefinitionError(
                 "settings: max_executors is given, and only plans ask for executors.", 'Give plan="auto", too.'
             )
-        if self.key_groups is not None and self.key_groups <= 0:
-            raise DefinitionError(f"settings: key_groups is {self.key_groups}.", "Give a number above 0.")
+        if self.key_groups is not None and not 0 < self.key_groups <= MOST_KEY_GROUPS:
+            raise DefinitionError(
+                f"settings: key_groups is {self.key_groups}.", f"Give a number above 0, up to {MOST_KEY_GROUPS:,}."
+            )
         if self.tier not in TIERS:
             raise DefinitionError(f"settings: tier is {self.tier!r}.", f"Give one of {', '.join(TIERS)}.")
         if self.lane not in LANES:

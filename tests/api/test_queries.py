@@ -70,15 +70,15 @@ def test_tables_of_queries_that_came_and_went_do_not_pile_up(tmp_path: Any) -> N
     for number, looked in enumerate(kept):
         begin(looked, f"q{number}")
     begin(looked_up(0), "also lasting")
-    assert [table.name for table in rows._tables] == [f"table{number}" for number in range(1, 11)]
+    assert rows._tables.names == [f"table{number}" for number in range(1, 11)]
     for number in range(9):
         app._queries.forget(f"q{number}")
     app._queries.forget("also lasting")
-    assert [table.name for table in rows._tables] == ["table1"]
+    assert rows._tables.names == ["table1"]
     begin(kept[0], "again")
     begin(kept[0], "and again")
     app._queries.forget("and again")
-    assert [table.name for table in rows._tables] == ["table1", "table2"]
+    assert rows._tables.names == ["table1", "table2"]
     app._queries.forget("again")
     begin(looked_up(11), "another")
     with pytest.raises(tm.DefinitionError, match="two tables 'table2'"):
@@ -87,8 +87,8 @@ def test_tables_of_queries_that_came_and_went_do_not_pile_up(tmp_path: Any) -> N
     begin(looked_up(20), "third")
     app._queries.forget("another")
     begin(looked_up(21), "fourth")
-    assert [table.name for table in rows._tables] == ["table1", "table3", "table4"]
+    assert rows._tables.names == ["table1", "table3", "table4"]
     for number in range(12, 20):
         begin(looked_up(number, "zones"), "comes and goes")
         app._queries.forget("comes and goes")
-    assert [table.name for table in rows._tables] == ["table1", "table3", "table4"]
+    assert rows._tables.names == ["table1", "table3", "table4"]

@@ -14,7 +14,7 @@ from transom.api.planning import profile_to_begin
 from transom.api.queries import Queries
 from transom.api.query import Query
 from transom.api.running import Running
-from transom.api.streams import Rowwise, Stream
+from transom.api.streams import Rowwise, Stream, rowwise_of
 from transom.checkpoint.control import Inbox
 from transom.checkpoint.files import checkpoint_at
 from transom.checkpoint.store import Checkpoint
@@ -36,6 +36,7 @@ from transom.engine.streams.derived import FED
 from transom.engine.streams.taps import tap
 from transom.errors import DefinitionError, SessionError
 from transom.model.expression import Expression, Input
+from transom.model.signatures import checked
 from transom.model.time import Clock, Duration, Micros, SystemClock
 from transom.model.watermark import WatermarkPolicy
 from transom.model.watermark import watermark as make_watermark
@@ -70,6 +71,7 @@ class App:
         DefinitionError: An unknown setting.
     """
 
+    @checked
     def __init__(
         self,
         spark: SparkSession,
@@ -101,6 +103,7 @@ class App:
         self._runner: CutRunner | None = None
         self._phases: Callable[[], PhaseRecorder] = PhaseRecorder
 
+    @checked
     def stream(
         self,
         source: Source,
@@ -143,6 +146,7 @@ class App:
         self._streams[label] = stream
         return stream
 
+    @checked
     def join(
         self,
         left: Stream | Rowwise,
@@ -179,9 +183,8 @@ class App:
         Raises:
             DefinitionError: No keys, an unknown kind, a session window, or bounds that make no sense.
         """
-        keys = (on,) if isinstance(on, str) else tuple(on)
-        one, other = (Rowwise(side, ()) if isinstance(side, Stream) else side for side in (left, right))
-        join = join_of(keys, window, between, how, event_time)
+        one, other = rowwise_of(left, "join: left"), rowwise_of(right, "join: right")
+        join = join_of(on, window, between, how, event_time)
         return self._derive(JoinOf(name or self._numbered(JoinOf, "join"), one, other, join))
 
     def _results(self, of: Query, name: str | None, early: bool = False) -> Stream:
@@ -250,11 +253,9 @@ class App:
     def _definitions(self) -> list[StreamDefinition]:
         return settled(list(self._streams.values()), self._derived)
 
+    @checked
     def run(
-        self,
-        once: bool = False,
-        close_all: bool = False,
-        on_progress: Callable[[Progress], None] | None = None,
+        self, once: bool = False, close_all: bool = False, on_progress: Callable[[Progress], None] | None = None
     ) -> Progress:
         """Run until stopped, and return what was done.
 
@@ -286,11 +287,9 @@ class App:
         view.finish(final)
         return final
 
+    @checked
     def start(
-        self,
-        once: bool = False,
-        close_all: bool = False,
-        on_progress: Callable[[Progress], None] | None = None,
+        self, once: bool = False, close_all: bool = False, on_progress: Callable[[Progress], None] | None = None
     ) -> Running:
         """Run in the background, and return a handle of the run: `stop`, `wait` and `progress`.
 

@@ -19,6 +19,7 @@ from transom.engine.streams.joininput import ROWS
 from transom.engine.streams.laterows import LATE_TIME, LateRowsSource
 from transom.engine.streams.results import ResultsSource
 from transom.errors import DefinitionError
+from transom.model.arguments import column_names
 from transom.model.expression import Expression
 from transom.model.time import Duration, Micros, parse_duration
 from transom.model.window import Window, window_of
@@ -195,7 +196,7 @@ class JoinOf:
 
 
 def join_of(
-    keys: Sequence[str],
+    on: str | Sequence[str],
     window: Window | None,
     between: tuple[Duration, Duration] | None,
     how: str,
@@ -206,6 +207,7 @@ def join_of(
     Raises:
         DefinitionError: It cannot work.
     """
+    keys = column_names([on] if isinstance(on, str) else on, "join: on")
     if (window is None) == (between is None):
         raise DefinitionError(
             "join: it needs one of window and between.",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, overload
 from transom.errors import DefinitionError, SessionError
 from transom.model.calendar import CalendarSpec
 from transom.model.sessions import is_connect
+from transom.model.signatures import checked
 from transom.model.time import Clock, Duration, Micros, SystemClock, format_duration, parse_duration
 from transom.model.window import SessionSpec, Window, WindowSpec, window_of
 from transom.scheduling.policies import LONGEST_WAIT, policy_named
@@ -127,6 +128,7 @@ class Gate:
             return lambda given: self._gated(given, kind, longest)
         return self._gated(function, kind, longest)
 
+    @checked
     def sink(
         self,
         format: str,
@@ -284,6 +286,7 @@ class _Classic:
         return bool(thread.currentThread().isInterrupted())
 
 
+@checked
 def gate(
     spark: SparkSession,
     policy: str = "klink",

@@ -13,6 +13,7 @@ from transom.engine.changes.requests import Change
 from transom.engine.state.shares import SHED_ROWS, SHED_SHARE
 from transom.errors import DefinitionError, did_you_mean
 from transom.model.expression import Expression, Input
+from transom.model.signatures import checked
 from transom.model.time import Duration, format_duration, parse_duration
 from transom.sinks.base import REVISION, Sink
 from transom.sinks.outlets import listed
@@ -46,6 +47,7 @@ class Query:
         """Name of the query; None as long as it is not part of the application."""
         return self._published.label
 
+    @checked
     def within(
         self,
         limit: Duration,
@@ -80,6 +82,7 @@ class Query:
         share = least_share(on_overload, keep, self.windowed.windows, self.columns)
         return replace(self, target=LatencyTarget(micros, quantile, share))
 
+    @checked
     def fill(self, value: Literal["zero", "previous"], for_at_most: Duration | None = None) -> Query:
         """Emit known keys in windows in which they have no rows, too: with zeros, or with their last results again.
 
@@ -123,6 +126,7 @@ class Query:
             )
         return replace(self, steps=(*self.steps, Having(Expression.of(condition, "having"))))
 
+    @checked
     def select(self, *columns: str, **named: Input) -> Query:
         """Choose the columns of the results, and compute new ones: over keys, window bounds and aggregates.
 
@@ -144,6 +148,7 @@ class Query:
             raise DefinitionError("select: no column is given.", 'Write for example select("zone", "trips").')
         return self._selected(Select(tuple(chosen)), "select")
 
+    @checked
     def rename(self, **names: str) -> Query:
         """Give columns of the results other names, new name first: `rename(session_start="window_start")`.
 
@@ -210,6 +215,7 @@ class Query:
             )
         return replace(self, steps=steps)
 
+    @checked
     def to(self, sink: Sink | Sequence[Sink], name: str | None = None) -> Change:
         """Send the results to a sink, or each to several; the query is now part of the application.
 
@@ -229,6 +235,7 @@ class Query:
         """
         return self._register(listed(sink), name)
 
+    @checked
     def late_rows(self, watermark: Duration = 0, name: str | None = None) -> Stream:
         """Return the rows that come too late for all windows of this query, as a stream.
 
@@ -258,6 +265,7 @@ class Query:
             )
         return stream
 
+    @checked
     def results(self, name: str | None = None, *, early: bool = False) -> Stream:
         """Return the results as a stream on which further queries are built, e.g. 10 s into 30 s into a day.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from transom.api.filling import total_of
 from transom.api.query import Query, unique
+from transom.api.tables import StreamTables
 from transom.api.taps import RowTap
 from transom.engine.changes.requests import Change
 from transom.engine.spark.columns import Costly, Unrepeatable, Where, both
@@ -18,7 +17,9 @@ from transom.engine.spark.lookups import Lookup, LookupTable, lookup_tables
 from transom.engine.spark.plan import Rows, Transformation
 from transom.engine.streams.definition import StreamDefinition
 from transom.errors import DefinitionError
+from transom.model.arguments import column_names, shown
 from transom.model.expression import Expression, Input
+from transom.model.signatures import checked
 from transom.model.time import Duration, Micros, parse_duration
 from transom.model.watermark import WatermarkPolicy
 from transom.model.window import Window, WindowKind, windows_of, windows_text
@@ -55,10 +56,9 @@ class Stream:
     def __post_init__(self) -> None:
         self._queries: list[WindowedQuery] = []
         self._branches: list[tuple[Transformation, ...]] = []
-        self._tables: list[LookupTable] = []
-        self._lock = threading.Lock()
-        """Held while tables come and go, which happens on any thread."""
+        self._tables = StreamTables()
 
+    @checked
     def apart(self, name: str | None = None) -> Stream:
         """Return a stream of its own over the same source, for queries that are too heavy for the limits of the others.
 
@@ -134,45 +134,21 @@ class Stream:
         Raises:
             DefinitionError: It is no table, or another one has its name, or a duration makes no sense.
         """
-        found = table_of(table)
-        every = None if refresh is None else parse_duration(refresh, "lookup refresh")
-        if every is not None and every <= 0:
-            raise DefinitionError(f"lookup: refresh is {refresh!r}.", 'Write for example refresh="10 minutes".')
-        with self._lock:
-            for one in self._tables:
-                if one.table == found and one.refresh == every and name in (None, one.name):
-                    return one
-            taken = {one.name for one in self._tables}
-            numbers = itertools.count(len(taken) + 1)
-            return self._admit(
-                LookupTable(name or next(f"table{n}" for n in numbers if f"table{n}" not in taken), found, every)
-            )
-
-    def _admit(self, table: LookupTable) -> LookupTable:
-        if table not in self._tables:
-            if any(one.name == table.name for one in self._tables):
-                raise DefinitionError(f"lookup: there are two tables {table.name!r}.", "Give one of them another name.")
-            self._tables.append(table)
-        return table
+        return self._tables.table(table_of(table), refresh, name)
 
     def _forget(self, name: str) -> None:
         """Forget a query, and the tables that only it looked rows up in."""
-        with self._lock:
-            left = [query for query in self._queries if query.name != name]
-            before, needed = (
-                lookup_tables(self._branches[query.branch] for query in queries) for queries in (self._queries, left)
-            )
-            gone = set(before).difference(needed)
-            self._queries, self._tables = left, [table for table in self._tables if table not in gone]
+        left = [query for query in self._queries if query.name != name]
+        before, needed = ([self._branches[each.branch] for each in queries] for queries in (self._queries, left))
+        self._queries = left
+        self._tables.forget(set(lookup_tables(before)).difference(lookup_tables(needed)))
 
     def _branch(self, chain: tuple[Transformation, ...]) -> int:
         """Return the index of a chain of transformations; the same functions give the same index.
 
         A new one takes the place of one that no query has any more: queries may come and go for years.
         """
-        with self._lock:
-            for table in lookup_tables([chain]):  # a query that left may have had the same
-                self._admit(table)
+        self._tables.admit(lookup_tables([chain]))  # a query that left may have had the same
         if chain in self._branches:
             return self._branches.index(chain)
         used = {query.branch for query in self._queries}
@@ -205,6 +181,7 @@ class Rowwise:
         found = Expression.of(condition, "where")
         return replace(self, condition=found if self.condition is None else both(self.condition, found))
 
+    @checked
     def map(self, transformation: Transformation, deterministic: bool = True, *, costly: bool = False) -> Rowwise:
         """Return the rows after one more row-wise PySpark transformation: filters, columns, joins with static tables.
 
@@ -228,6 +205,7 @@ class Rowwise:
         before = () if self.condition is None else (Where(self.condition),)
         return Rowwise(self.stream, (*self.chain, *before, *steps))
 
+    @checked
     def lookup(
         self,
         table: Any,
@@ -256,9 +234,10 @@ class Rowwise:
         Raises:
             DefinitionError: It is no table, or no keys, an unknown kind, a duration that makes no sense.
         """
-        keys = (on,) if isinstance(on, str) else tuple(on)
+        keys = column_names([on] if isinstance(on, str) else on, "lookup: on")
         return self._then(Lookup(self.stream._table(table, refresh, name), keys, how))
 
+    @checked
     def deduplicate(self, keys: str | Sequence[str], within: Duration, name: str | None = None) -> Stream:
         """Return the first row of each key within a time, as a stream of its own.
 
@@ -279,6 +258,7 @@ class Rowwise:
         """
         return self.stream._deduplicate(self, keys, within, name)
 
+    @checked
     def union(self, *others: Stream | Rowwise, name: str | None = None) -> Stream:
         """Return the rows of this stream and of others as one stream, each with the event time that it has.
 
@@ -295,8 +275,7 @@ class Rowwise:
         """
         if not others:
             raise DefinitionError("union: no other stream is given.", "Write for example eu.union(us).")
-        parts = [Rowwise(other, ()) if isinstance(other, Stream) else other for other in others]
-        return self.stream._unite([self, *parts], name)
+        return self.stream._unite([self, *(rowwise_of(other, "union: other") for other in others)], name)
 
     def rows(self) -> RowTap:
         """Return the rows themselves, to be written as files; see `RowTap.to`."""
@@ -324,6 +303,17 @@ class Rowwise:
     def window(self, *windows: Window, early: Duration | None = None, lateness: Duration = 0) -> Windowed:
         """Aggregate all rows together, without keys; see `Grouped.window`."""
         return self.group_by().window(*windows, early=early, lateness=lateness)
+
+
+def rowwise_of(given: Stream | Rowwise, what: str) -> Rowwise:
+    """Return a stream as its rows.
+
+    Raises:
+        DefinitionError: It is none.
+    """
+    if not isinstance(given, (Stream, Rowwise)):
+        raise DefinitionError(f"{what} is {shown(given)}, no stream.", "Give what app.stream(...) returns.")
+    return Rowwise(given, ()) if isinstance(given, Stream) else given
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from transom.engine.changes.requests import Change
 from transom.engine.streams.taps import RowFiles
 from transom.errors import DefinitionError
+from transom.model.signatures import checked
 from transom.model.time import MAX_TIME, MICROS_PER_SECOND
 from transom.model.window import window_of
 from transom.sinks.base import Sink
@@ -30,6 +31,7 @@ class RowTap:
 
     _rows: Rowwise
 
+    @checked
     def to(self, sink: Sink, name: str | None = None, *, partition_by: str | Sequence[str] = ()) -> Change:
         """Write the rows as files, each once; the executors write them, so that they do not go through the driver.
 

@@ -23,6 +23,7 @@ from transom.collections.deriving import copying
 from transom.engine.placed.placed import Tasks
 from transom.errors import DefinitionError, require_extra
 from transom.model.arguments import text
+from transom.model.signatures import check_fields
 from transom.model.time import MICROS_PER_SECOND, Duration, parse_duration
 from transom.placement.lineage import Lineage, LineageNode
 from transom.placement.lookahead import HISTORY
@@ -65,9 +66,10 @@ class Recovery:
     relax: float = 3.0
 
     def __post_init__(self) -> None:
+        check_fields(self, "Recovery")
         if parse_duration(self.bound, "bound") <= 0:
             raise DefinitionError(f"bound is {self.bound!r}.", "Give a time above 0.")
-        if self.policy not in POLICIES:
+        if not isinstance(self.policy, str) or self.policy not in POLICIES:
             raise DefinitionError(f"policy is {self.policy!r}.", f"Give one of {', '.join(POLICIES)}.")
         if not isinstance(self.relax, (int, float)) or not self.relax >= 1:
             raise DefinitionError(f"relax is {self.relax!r}.", "Give a number, at least 1.")

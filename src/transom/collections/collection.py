@@ -21,6 +21,7 @@ from transom.engine.spark.isolation import explained
 from transom.errors import DefinitionError
 from transom.failures import classify
 from transom.model.arguments import column_names, shown, text, wait, whole_number
+from transom.model.signatures import checked
 from transom.model.time import MICROS_PER_SECOND, Duration
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Collection:
         SessionError: The session is a Spark Connect session, or has no executor for as long as `patience`.
     """
 
+    @checked
     def __init__(
         self,
         spark: SparkSession,

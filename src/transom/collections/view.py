@@ -31,6 +31,7 @@ from transom.engine.spark.sparkterms import arrow_condition
 from transom.errors import DefinitionError
 from transom.model.arguments import column_names, shown
 from transom.model.joinkind import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, join_kind
+from transom.model.signatures import checked
 from transom.model.time import MICROS_PER_SECOND, Duration, parse_duration
 
 if TYPE_CHECKING:
@@ -172,6 +173,7 @@ class View:
         schema = pa.schema([self.schema.field(name) for name in columns])
         return self._with(Selected(self._rows, columns), schema, self._terms)
 
+    @checked
     def join(self, other: View, how: str = "inner", suffix: str = "_right") -> View:
         """Join by the keys with a view of the same namespace, as `pyarrow.Table.join` does.
 

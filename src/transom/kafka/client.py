@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transom.errors import DefinitionError, require_extra
+from transom.model.arguments import shown
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -28,6 +30,7 @@ _OURS = {
     "auto.offset.reset": "Say with `starting` where to begin.",
 }
 
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _QUIET = {"log_level": "0"}
 """The client says to standard error each second that a broker is away; who waits for it says it once."""
 
@@ -52,6 +55,18 @@ def server_list(servers: str | Sequence[str], what: str) -> str:
     if not known or len(known) != len(given):
         raise DefinitionError(f"{what}: servers={servers!r} names no brokers.", 'Write for example "broker-1:9092".')
     return ",".join(known)
+
+
+def require_topic(name: str, what: str) -> None:
+    """Refuse what no broker takes for the name of a topic.
+
+    Raises:
+        DefinitionError: It is that.
+    """
+    if not isinstance(name, str) or not _TOPIC.fullmatch(name) or name in (".", ".."):
+        raise DefinitionError(
+            f"{what} is {shown(name)}, no name of a topic.", "Give 1 to 249 letters, digits, dots, dashes, underscores."
+        )
 
 
 def checked_options(options: Mapping[str, Any] | None, what: str) -> dict[str, str]:

@@ -15,8 +15,22 @@ def shown(value: Any) -> str:
     >>> shown("1 MB")
     "'1 MB' (str)"
     """
-    text = repr(value)
+    text = " ".join(repr(value).split())
     return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
+
+
+def require_text(value: str, field: str) -> None:
+    """Refuse a text that no file and no other program takes: with NUL, or half of a character.
+
+    Raises:
+        DefinitionError: It is that.
+    """
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise DefinitionError(f"{field} is {shown(value)}, with half a character.", "Give a text in UTF-8.") from None
+    if "\0" in value:
+        raise DefinitionError(f"{field} is {shown(value)}.", "Leave out the character NUL.")
 
 
 def whole_number(value: Any, field: str, least: int = 1) -> int:
@@ -48,7 +62,7 @@ def text(value: Any, field: str) -> str:
     Raises:
         DefinitionError: It is none, or empty.
     """
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str) or not value.strip():
         raise DefinitionError(f"{field} is {shown(value)}.", "Give a text that is not empty.")
     return value
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from transom.errors import DefinitionError
+from transom.model.arguments import require_text, shown
 
 Input: TypeAlias = "str | object"
 """A column name, a SQL expression, or a PySpark Column."""
@@ -52,12 +53,13 @@ class Expression:
         if isinstance(value, str):
             if not value.strip():
                 raise DefinitionError(f"{field}: the expression is empty.", "Name a column.")
+            require_text(value, field)
             return cls(value)
         if hasattr(value, "alias") and hasattr(value, "cast"):
             text = lasting_text(str(value))
             return cls(text, _one_of(text, value))
         raise DefinitionError(
-            f"{field}: {value!r} is not a column.", "Give a column name, a SQL expression or a Column."
+            f"{field}: {shown(value)} is not a column.", "Give a column name, a SQL expression or a Column."
         )
 
     @classmethod

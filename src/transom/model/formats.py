@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from transom.errors import DefinitionError
+from transom.model import arguments
+from transom.model.signatures import checked
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -63,6 +65,7 @@ class Format:
             )
 
 
+@checked
 def json(schema: StructType | str | None = None, options: Mapping[str, str] | None = None) -> Format:
     """Payloads that are JSON objects.
 
@@ -76,6 +79,7 @@ def json(schema: StructType | str | None = None, options: Mapping[str, str] | No
     return Format("json", schema, dict(options or {}))
 
 
+@checked
 def csv(schema: StructType | str | None = None, options: Mapping[str, str] | None = None) -> Format:
     """Payloads that are lines of CSV, without a header.
 
@@ -86,6 +90,7 @@ def csv(schema: StructType | str | None = None, options: Mapping[str, str] | Non
     return Format("csv", schema, dict(options or {}))
 
 
+@checked
 def avro(schema: str, skip: int = 0) -> Format:
     """Payloads in Avro's binary encoding; needs Spark's Avro module, which `session_builder(kafka=True)` brings.
 
@@ -93,7 +98,8 @@ def avro(schema: str, skip: int = 0) -> Format:
         schema: The schema that they were written with, in Avro's JSON; a record.
         skip: Bytes before each payload that are left out: 5 for those of Confluent's schema registry.
     """
-    return Format("avro", schema, skip=skip)
+    arguments.text(schema, "avro: schema")
+    return Format("avro", schema, skip=arguments.whole_number(skip, "avro: skip", least=0))
 
 
 def text() -> Format:

@@ -62,19 +62,24 @@ def parse_duration(value: Duration, field: str) -> Micros:
     """
     micros = _parsed(value, field)
     if abs(micros) > LONGEST:
-        raise DefinitionError(f"{field}: {value!r} is longer than 9,000 years.", "Give a shorter duration.")
+        raise DefinitionError(f"{field}: {_short(value)} is longer than 9,000 years.", "Give a shorter duration.")
     return micros
+
+
+def _short(value: object) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _parsed(value: Duration, field: str) -> Micros:
     if isinstance(value, bool):
-        raise DefinitionError(f"{field}: {value!r} is not a duration.", 'Write for example "30 seconds".')
+        raise DefinitionError(f"{field}: {_short(value)} is not a duration.", 'Write for example "30 seconds".')
     if isinstance(value, int):
         return value
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1)
     if not isinstance(value, str):
-        raise DefinitionError(f"{field}: {value!r} is not a duration.", 'Write for example "30 seconds".')
+        raise DefinitionError(f"{field}: {_short(value)} is not a duration.", 'Write for example "30 seconds".')
     text = value.strip().lower()
     sign = -1 if text.startswith("-") else 1
     text = text.lstrip("+-")
@@ -82,15 +87,15 @@ def _parsed(value: Duration, field: str) -> Micros:
     while position < len(text):
         match = _PART.match(text, position)
         if match is None:
-            raise DefinitionError(f"{field}: {value!r} is not a duration.", 'Write for example "30 seconds".')
+            raise DefinitionError(f"{field}: {_short(value)} is not a duration.", 'Write for example "30 seconds".')
         number, unit = match.groups()
         if unit.rstrip("s") in ("month", "mon", "year", "yr", "y"):
             raise DefinitionError(
-                f"{field}: {value!r} has no fixed length.", 'Write days, for example "30 days" or "365 days".'
+                f"{field}: {_short(value)} has no fixed length.", 'Write days, for example "30 days" or "365 days".'
             )
         if unit not in _UNITS:
             raise DefinitionError(
-                f"{field}: {value!r} has the unknown unit {unit!r}.",
+                f"{field}: {_short(value)} has the unknown unit {unit!r}.",
                 "Units are us, ms, seconds, minutes, hours, days and weeks.",
             )
         total += Fraction(number) * _UNITS[unit]

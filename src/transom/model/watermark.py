@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from transom.errors import DefinitionError
+from transom.model.signatures import checked
 from transom.model.time import Duration, Micros, format_duration, parse_duration
 
 _SPANS = ("idle_after", "max_ahead", "close_on_idle", "absent_after")
@@ -61,6 +62,7 @@ class WatermarkPolicy:
         return ", ".join(parts)
 
 
+@checked
 def watermark(
     delay: Duration = 0,
     *,

@@ -12,6 +12,7 @@ import numpy as np
 from transom.errors import DefinitionError
 from transom.model.calendar import UNITS, CalendarSpec, Numbers
 from transom.model.expression import Expression, Input
+from transom.model.signatures import checked
 from transom.model.time import (
     MAX_TIME,
     MICROS_PER_SECOND,
@@ -291,6 +292,7 @@ def cumulate(length: Duration, every: Duration, *, offset: Duration = 0) -> Cumu
     )
 
 
+@checked
 def calendar(unit: str, *, zone: str = "UTC", week_start: str | None = None, offset: Duration = 0) -> CalendarSpec:
     """Return windows of a time zone: its days, weeks, months, quarters and years from midnight to midnight, its hours.
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transom.errors import SinkError
+from transom.model.signatures import checked
 from transom.sinks.csv_lines import header_of
 from transom.sinks.owner import MARK, owner_of
 from transom.sinks.parts import (
@@ -39,6 +40,7 @@ class Compaction:
     bytes_after: int
 
 
+@checked
 def compact(
     path: str | os.PathLike[str],
     before_cut: int | None = None,

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.errors import SinkError
+from transom.model.signatures import checked
 from transom.sinks.base import WindowResults
 from transom.sinks.owner import Claim, Owner, refuse_results_ahead
 from transom.sinks.parts import local_directory
@@ -30,6 +31,7 @@ _HERE = "result_table = ? COLLATE NOCASE"
 """Its row of a table: SQLite takes names for the same that differ in small and capital letters only."""
 
 
+@checked
 def sqlite(path: str | os.PathLike[str], table: str | None = None) -> SqliteSink:
     """Keep results in a table of an SQLite database: the newest revision of each window and key.
 

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 import pyarrow.parquet as pq
 
 from transom.errors import SinkError
+from transom.model.signatures import checked
 from transom.sinks.base import WindowResults
 from transom.sinks.csv_lines import write_csv
 from transom.sinks.json_lines import write_json_lines
@@ -27,6 +28,7 @@ from transom.storage.places import Place
 Kind: TypeAlias = Literal["parquet", "json", "csv"]
 
 
+@checked
 def parquet(path: str | os.PathLike[str]) -> FileSink:
     """Write results as Parquet files into a directory that belongs to one query.
 
@@ -43,6 +45,7 @@ def parquet(path: str | os.PathLike[str]) -> FileSink:
     return FileSink(directory_of(path, "parquet"), "parquet")
 
 
+@checked
 def json(path: str | os.PathLike[str]) -> FileSink:
     """Write results as JSON lines into a directory that belongs to one query.
 
@@ -58,6 +61,7 @@ def json(path: str | os.PathLike[str]) -> FileSink:
     return FileSink(directory_of(path, "json"), "json")
 
 
+@checked
 def csv(path: str | os.PathLike[str]) -> FileSink:
     """Write results as CSV files, each with the names of the columns, into a directory that belongs to one query.
 

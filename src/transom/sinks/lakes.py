@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transom.errors import DefinitionError, SinkError, require_extra
+from transom.errors import SinkError, require_extra
+from transom.model.arguments import column_names
+from transom.model.signatures import checked
 from transom.sinks.base import WindowResults
 from transom.sinks.owner import Claim, refuse_results_ahead, take_directory
 from transom.sinks.parts import directory_of
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 _WIDER = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)}
 
 
+@checked
 def delta(
     uri: str | os.PathLike[str],
     partition_by: str | Sequence[str] = (),
@@ -43,9 +46,7 @@ def delta(
         SinkError: Another kind of path, or a URI with credentials.
     """
     require_extra("delta", ["deltalake"], "tm.sinks.delta")
-    names = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
-    if len(set(names)) < len(names):
-        raise DefinitionError("delta: partition_by names a column twice.", "Name each once.")
+    names = column_names([partition_by] if isinstance(partition_by, str) else partition_by, "delta: partition_by")
     return DeltaSink(uri, names, dict(storage_options or {}))
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from transom.errors import DefinitionError, SinkError, require_extra
+from transom.model.signatures import checked
 from transom.sinks.base import WindowResults
 from transom.sinks.copytext import column_type, copied
 from transom.sinks.csv_lines import write_csv
@@ -24,6 +25,7 @@ _CONNECT_SECONDS = 10
 _SECRETS = ("password", "sslpassword")
 
 
+@checked
 def postgres(dsn: str, table: str, create: bool = False) -> PostgresSink:
     """Keep results in a table of PostgreSQL 15 or newer: the newest revision of each window and key.
 

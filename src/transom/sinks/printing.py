@@ -11,11 +11,14 @@ from typing import IO, Any
 import pyarrow as pa
 
 from transom.errors import DefinitionError
+from transom.model.arguments import shown
+from transom.model.signatures import checked
 from transom.sinks.base import WindowResults
 from transom.sinks.owner import Claim
 from transom.sinks.values import python_values
 
 
+@checked
 def console(limit: int = 20, stream: IO[str] | None = None) -> ConsoleSink:
     """Print results as text.
 
@@ -24,10 +27,12 @@ def console(limit: int = 20, stream: IO[str] | None = None) -> ConsoleSink:
         stream: Where to; by default the standard output at the time of printing.
 
     Raises:
-        DefinitionError: A negative limit.
+        DefinitionError: A negative limit, or nothing that can be written to.
     """
     if limit < 0:
         raise DefinitionError("console: limit must not be negative.", "Leave it out for 20 rows.")
+    if stream is not None and not hasattr(stream, "write"):
+        raise DefinitionError(f"console: stream is {shown(stream)}.", "Give an open file, or leave it out.")
     return ConsoleSink(limit, stream)
 
 

@@ -10,9 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.errors import DefinitionError, SinkError
-from transom.kafka.client import admin, checked_options, require_client, server_list, told, wrong_options
+from transom.kafka.client import admin, checked_options, require_client, require_topic, server_list, told, wrong_options
+from transom.model.arguments import column_names
 from transom.model.formats import Format
 from transom.model.formats import json as json_format
+from transom.model.signatures import checked
 from transom.sinks.base import WindowResults
 from transom.sinks.csv_lines import fields
 from transom.sinks.json_lines import encoded, write_json_lines
@@ -23,10 +25,11 @@ COMMIT = 120.0
 """Seconds in which a transaction has to be committed."""
 
 
+@checked
 def kafka(
     servers: str | Sequence[str],
     topic: str,
-    key: Sequence[str] = (),
+    key: str | Sequence[str] = (),
     format: Format | str | Mapping[str, Any] | None = None,
     *,
     ledger: str = "transom-ledger",
@@ -56,9 +59,8 @@ def kafka(
     require_client("kafka")
     brokers, given = server_list(servers, "kafka"), checked_options(options, "kafka")
     for name, value in (("topic", topic), ("ledger", ledger)):
-        if not isinstance(value, str) or not value:
-            raise DefinitionError(f"kafka: {name}={value!r} is no topic.", "Give the name of a topic.")
-    columns = (key,) if isinstance(key, str) else tuple(key)
+        require_topic(value, f"kafka: {name}")
+    columns = column_names([key] if isinstance(key, str) else key, "kafka: key")
     written = json_format() if format is None else Format.of(format, "kafka")
     if written.kind not in ("json", "csv"):
         raise DefinitionError(f"kafka: results cannot be written as {written!r}.", "Give tm.json() or tm.csv().")

@@ -23,6 +23,8 @@ Mark: TypeAlias = "int | None"
 PlainFormat: TypeAlias = Literal["json", "parquet"] | Dialect
 """Formats of files that are read without Spark; of CSV also how it is written."""
 
+MOST_PARTITIONS = 100_000
+"""So many source partitions may rows have that are made up, or added by a program."""
 CORRUPT = "_corrupt_record"
 """Optional column of `read`: the text of a row that could not be parsed, null for good rows."""
 PARTITION = "_source_partition"

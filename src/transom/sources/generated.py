@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from transom.errors import CheckpointCorruptError, DefinitionError, SourceError
 from transom.model.arguments import shown
 from transom.model.lines import CORRUPT_REMEDY
-from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_time
-from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset, OwnRows, Waiting
+from transom.model.signatures import checked
+from transom.model.time import FIRST_EVENT, LAST_EVENT, MICROS_PER_SECOND, Clock, Micros, format_time
+from transom.sources.base import ARRIVAL, MOST_PARTITIONS, PARTITION, Cut, Mark, Offset, OwnRows, Waiting
 from transom.sources.schemas import check_reserved, position
 from transom.storage.durable import replacing
 from transom.storage.places import Place
@@ -34,6 +35,7 @@ _UNSTABLE = re.compile(
 )
 
 
+@checked
 def generator(
     columns: Mapping[str, str],
     rows_per_second: float,
@@ -79,10 +81,12 @@ def generator(
     rate = Fraction(rows_per_second).limit_denominator(1_000 if rows_per_second >= 1 else 1_000_000)
     if rate <= 0 or rate.numerator * rate.denominator >= _LIMIT:
         raise DefinitionError(f"generator: rows_per_second={rows_per_second!r} is too small or too fine.", "Round it.")
-    if rows is not None and rows < 0:
-        raise DefinitionError("generator: rows must not be negative.", "Leave it out for no end.")
-    if partitions < 1:
-        raise DefinitionError("generator: partitions must be at least 1.", "Leave it out for one.")
+    if rows is not None and not 0 <= rows < 1 << 62:
+        raise DefinitionError(f"generator: rows={rows} is no number of rows.", "Leave it out for no end.")
+    if not 0 < partitions <= MOST_PARTITIONS:
+        raise DefinitionError(
+            f"generator: partitions={partitions} is not 1 to {MOST_PARTITIONS:,}.", "Leave it out for one."
+        )
     return GeneratorSource(dict(columns), rate, rows, _moment(start), partitions)
 
 
@@ -247,11 +251,13 @@ def _quoted(name: str) -> str:
 
 
 def _moment(start: Micros | str | None) -> Micros | None:
-    if start is None or type(start) is int:
+    if start is None:
+        return start
+    if isinstance(start, int):
+        if not FIRST_EVENT <= start <= LAST_EVENT:
+            raise DefinitionError(f"generator: start={start} is no time.", "Give microseconds since the epoch.")
         return start
     try:
-        if not isinstance(start, str):
-            raise ValueError
         moment = datetime.fromisoformat(start.replace("Z", "+00:00"))
     except ValueError as error:
         raise DefinitionError(

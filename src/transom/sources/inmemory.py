@@ -7,13 +7,17 @@ import itertools
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from transom.errors import DefinitionError, SourceError
+from transom.model.arguments import shown
+from transom.model.signatures import checked
 from transom.model.time import MAX_TIME, MIN_TIME, Clock, Micros, SystemClock
-from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset, OwnRows, Unit, Waiting
+from transom.sources.base import ARRIVAL, MOST_PARTITIONS, PARTITION, Cut, Mark, Offset, OwnRows, Unit, Waiting
 from transom.sources.schemas import as_struct, check_reserved, position
 from transom.storage.places import Place
 
@@ -25,6 +29,7 @@ Rows: TypeAlias = "pa.Table | pa.RecordBatch | Iterable[Mapping[str, Any] | Sequ
 """An Arrow table, dictionaries, tuples in the order of the schema, or a pandas or polars DataFrame."""
 
 
+@checked
 def memory(schema: StructType | str, partitions: int = 1) -> MemorySource:
     """Return a source of rows that the program adds with `.add(...)`.
 
@@ -39,8 +44,10 @@ def memory(schema: StructType | str, partitions: int = 1) -> MemorySource:
     """
     struct = as_struct(schema)
     check_reserved(struct.names, "memory")
-    if partitions < 1:
-        raise DefinitionError("memory: partitions must be at least 1.", "Leave it out for one.")
+    if not 0 < partitions <= MOST_PARTITIONS:
+        raise DefinitionError(
+            f"memory: partitions is {partitions}, not 1 to {MOST_PARTITIONS:,}.", "Leave it out for one."
+        )
     return MemorySource(struct, partitions)
 
 
@@ -90,6 +97,7 @@ class MemorySource(OwnRows):
         """Numbers of the source partitions."""
         return self._partitions
 
+    @checked
     def add(self, rows: Rows, partition: int = 0) -> None:
         """Add rows after those that are there.
 
@@ -107,13 +115,14 @@ class MemorySource(OwnRows):
             )
         try:
             table = self._table(rows)
-        except (pa.ArrowException, TypeError, ValueError, KeyError, AttributeError) as error:
+        except (pa.ArrowException, TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
             raise SourceError(
                 f"memory: the rows do not fit the schema: {error}.", "Compare them with the schema."
             ) from error
         if table.num_rows:
             self._append(table, partition, self._clock.now())
 
+    @checked
     def add_watermark(self, time: Micros) -> None:
         """Promise that no row before `time` comes any more; takes an offset of its own, without a row."""
         self._append(None, 0, min(max(time, MIN_TIME), MAX_TIME))
@@ -274,10 +283,26 @@ class MemorySource(OwnRows):
                     raise ValueError(f"a row has {len(values)} values instead of {len(names)}")
             for column, value in zip(columns, values, strict=True):
                 column.append(value)
+        for column, field in zip(columns, self._arrow, strict=True):
+            _require_exact(column, field)
         arrays = [
             pa.array(column, field.type, from_pandas=False) for column, field in zip(columns, self._arrow, strict=True)
         ]
         return pa.table(arrays, schema=self._arrow)
+
+
+def _require_exact(values: Sequence[Any], field: pa.Field) -> None:
+    """Refuse numbers that a column of whole numbers or times would cut off: seconds as of time.time() are no time.
+
+    Raises:
+        ValueError: There is one.
+    """
+    if pa.types.is_integer(field.type) or pa.types.is_temporal(field.type):
+        for value in values:
+            if isinstance(value, (float, Decimal, np.floating, np.bool_)) and (
+                isinstance(value, np.bool_) or pa.types.is_temporal(field.type) or value % 1 != 0
+            ):
+                raise ValueError(f"{field.name} is {shown(value)}, and the column is {field.type}")
 
 
 def _without(first: int, last: int, units: Sequence[str]) -> list[tuple[int, int]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.errors import DefinitionError, SourceError, require_extra
+from transom.model.signatures import checked
 from transom.model.time import Clock
 from transom.sources.filesets.deltalog import DeltaLog
 from transom.sources.filesets.known import FileSet
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+@checked
 def delta(
     uri: str | os.PathLike[str], ignore_changes: bool = False, *, max_files_per_cut: int | None = None
 ) -> DeltaSource:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
+from transom.errors import DefinitionError
+from transom.model.arguments import shown
 from transom.model.time import Clock, Micros
 from transom.sources.base import Cut, Divisible, Mark, Offset, Source, Unit, Waiting
 from transom.storage.places import Place
@@ -19,9 +21,16 @@ class SharedSource:
 
     Args:
         source: The source.
+
+    Raises:
+        DefinitionError: It is none.
     """
 
     def __init__(self, source: Source) -> None:
+        if not hasattr(source, "latest"):
+            raise DefinitionError(
+                f"stream: {shown(source)} is no source.", 'Write for example tm.sources.files("in", "at timestamp").'
+            )
         self.source = source
         self.names: list[str] = []
         """The streams that read it; it belongs to the first one."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from transom.errors import DefinitionError, SourceError, require_extra
+from transom.model.signatures import checked
 from transom.sources.filesets.deltalog import DeltaLog
 from transom.sources.filesets.read import escape_glob
 from transom.storage.places import Place, place, spark_uri
@@ -28,6 +29,7 @@ class Table(Protocol):
         """Return what it is, in a few words for people."""
 
 
+@checked
 def parquet(path: str | os.PathLike[str]) -> Table:
     """Name a table of Parquet files.
 
@@ -41,6 +43,7 @@ def parquet(path: str | os.PathLike[str]) -> Table:
     return ParquetTable(where.absolute() if isinstance(where, Path) else where)
 
 
+@checked
 def delta(uri: str | os.PathLike[str]) -> Table:
     """Name a Delta table.
 
@@ -58,6 +61,7 @@ def delta(uri: str | os.PathLike[str]) -> Table:
     return DeltaLakeTable(where)
 
 
+@checked
 def sql(query: str) -> Table:
     """Name the result of a SQL query, over what Spark's catalog has: tables, views, other databases.
 

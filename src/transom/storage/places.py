@@ -16,6 +16,7 @@ from typing import TypeAlias
 from urllib.parse import unquote
 
 from transom.errors import DefinitionError, require_extra
+from transom.model.arguments import shown
 from transom.storage.objects import Entry, Objects, Stat, put_once
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
@@ -199,6 +200,8 @@ def place(path: str | os.PathLike[str] | Place, what: str, error: type[Exception
     """
     if isinstance(path, ObjectPath):
         return path
+    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path).strip():  # "" would be where the program runs
+        raise error(f"{what}: {shown(path)} is no path.", "Name a file or a directory, or give a URI.")
     text = os.fspath(path)
     if isinstance(path, Path):  # which makes s3:/bucket of s3://bucket
         text = re.sub(r"\A([A-Za-z0-9]+):/(?=[^/])", lambda m: f"{m[1]}://" if m[1] in STORES else m[0], text)

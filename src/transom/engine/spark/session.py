@@ -16,6 +16,7 @@ from transom.engine.spark.pythondaemon import daemon_settings
 from transom.engine.spark.silence import silence_exceptions
 from transom.errors import SessionError
 from transom.model.sessions import is_connect, java_class
+from transom.model.signatures import checked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,6 +81,7 @@ _IN_SPARK = (
 """Libraries that they need and Spark has in other versions."""
 
 
+@checked
 def session_builder(*, kafka: bool | str | os.PathLike[str] = False) -> SparkSession.Builder:
     """Return a `SparkSession.builder` with the settings that Transom wants from the start.
 
@@ -130,7 +132,10 @@ def kafka_modules(kafka: bool | str | os.PathLike[str]) -> dict[str, str]:
         return {}
     if kafka is True:
         return {"spark.jars.packages": ",".join(KAFKA_PACKAGES), "spark.jars.excludes": ",".join(_IN_SPARK)}
-    jars = sorted(Path(kafka).absolute().glob("*.jar"))
+    try:
+        jars = sorted(Path(kafka).absolute().glob("*.jar"))
+    except OSError:
+        jars = []
     if not any(jar.name.startswith("spark-sql-kafka") for jar in jars):
         raise SessionError(
             f"session_builder: the directory {os.fspath(kafka)} has no jar spark-sql-kafka.",

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from transom.errors import DefinitionError, SourceError
+from transom.model.signatures import checked
 from transom.model.time import Duration, parse_duration
 from transom.sources.filesets.known import FileSet
 from transom.sources.filesets.matching import OPTIONS, REGEX, check_columns, groups_of
@@ -27,6 +28,7 @@ _EXTENSIONS: Mapping[str, Format] = {
 }
 
 
+@checked
 def files(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     schema: StructType | str,
@@ -79,6 +81,7 @@ def files(
     return _source("files", paths, schema, kind, options or {}, order, settle, partition_by, max_files_per_cut)
 
 
+@checked
 def text(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     regex: str,

@@ -8,8 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
 from transom.errors import DefinitionError
-from transom.kafka.client import checked_options, java_settings, require_client, server_list
+from transom.kafka.client import checked_options, java_settings, require_client, require_topic, server_list
+from transom.model.arguments import text
 from transom.model.formats import Format
+from transom.model.signatures import checked
+from transom.model.time import LAST_EVENT
 from transom.sources.topics.beginnings import Start
 from transom.sources.topics.reading import Reading
 from transom.sources.topics.source import KafkaSource
@@ -18,6 +21,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Starting: TypeAlias = "str | int | datetime | Mapping[str, Mapping[int, int]]"
 
 
+@checked
 def kafka(
     servers: str | Sequence[str],
     topics: str | Sequence[str] | None = None,
@@ -69,6 +73,10 @@ def kafka(
     names = None if topics is None else (topics,) if isinstance(topics, str) else tuple(topics)
     if names is not None and (not names or not all(isinstance(name, str) and name for name in names)):
         raise DefinitionError(f"kafka: topics={topics!r} names no topics.", "Give one name, or several.")
+    for name in names or ():
+        require_topic(name, "kafka: topics")
+    if group is not None:
+        text(group, "kafka: group")
     written = Format.of(format, "kafka")
     written.require_schema("kafka")
     for field, value, known in (
@@ -104,6 +112,7 @@ def kafka(
 def _compiled(pattern: str | None) -> re.Pattern[str] | None:
     if pattern is None:
         return None
+    text(pattern, "kafka: pattern")
     try:
         return re.compile(rf"(?!__)(?:{pattern})")
     except (re.error, TypeError) as error:
@@ -116,7 +125,7 @@ def _start(starting: Starting) -> Start:
     """Return where to begin; a time that is no whole number of milliseconds is rounded up."""
     if isinstance(starting, Mapping):
         ok = all(
-            isinstance(of, Mapping) and all(isinstance(n, int) and n >= 0 for n in of.values())
+            isinstance(of, Mapping) and all(type(n) is int and 0 <= n < 1 << 63 for n in of.values())
             for of in starting.values()
         )
         if ok:
@@ -131,7 +140,7 @@ def _start(starting: Starting) -> Start:
     elif isinstance(starting, datetime):
         aware = starting if starting.tzinfo is not None else starting.replace(tzinfo=UTC)
         return _start((aware - _EPOCH) // timedelta(microseconds=1))
-    elif type(starting) is int:
+    elif type(starting) is int and 0 <= starting <= LAST_EVENT:  # brokers take -1 and -2 ms for both ends
         return -(-starting // 1_000)
     raise DefinitionError(
         f"kafka: starting={starting!r} is no place to begin.",

@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from transom.errors import DefinitionError
 from transom.model.expression import Expression, Input
+from transom.model.signatures import checked
 from transom.windows.aggregates.arguments import check_whole, flag, kll_size, refuse, refuse_distinct
 from transom.windows.aggregates.base import Aggregate
 from transom.windows.aggregates.best import BestOf
@@ -120,6 +121,7 @@ def kurtosis(x: Input) -> Aggregate:
     return ShapeOf(Expression.of(x, "kurtosis"), "kurtosis")
 
 
+@checked
 def first(x: Input, ignore_nulls: bool = False) -> Aggregate:
     """Take the value of the earliest row by event time; of equal times the smallest, null before others.
 
@@ -130,6 +132,7 @@ def first(x: Input, ignore_nulls: bool = False) -> Aggregate:
     return EdgeOf(Expression.of(x, "first"), last=False, ignore_nulls=flag("first", ignore_nulls))
 
 
+@checked
 def last(x: Input, ignore_nulls: bool = False) -> Aggregate:
     """Take the value of the latest row by event time; of equal times the largest.
 
@@ -140,6 +143,7 @@ def last(x: Input, ignore_nulls: bool = False) -> Aggregate:
     return EdgeOf(Expression.of(x, "last"), last=True, ignore_nulls=flag("last", ignore_nulls))
 
 
+@checked
 def any_value(x: Input, ignore_nulls: bool = False) -> Aggregate:
     """Take a value, the same one whenever it is computed: that of `first`."""
     return first(x, ignore_nulls)
@@ -239,6 +243,7 @@ def approx_top_k(x: Input, k: int = 5, max_items: int | None = None) -> Aggregat
     return top_k(x, k, max_items)
 
 
+@checked
 def collect_list(x: Input, limit: int = 1000, *, order_by: str | None = None) -> Aggregate:
     """Collect `limit` values, the smallest ones, sorted. Returns an array, empty without values.
 
@@ -265,6 +270,7 @@ def collect_set(x: Input, limit: int = 1000) -> Aggregate:
     return Collect(Expression.of(x, "collect_set"), limit, unique=True)
 
 
+@checked
 def udaf(
     inputs: Input | Sequence[Input] | Mapping[str, Input],
     partial: PartialFunction,
