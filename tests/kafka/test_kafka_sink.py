@@ -294,7 +294,7 @@ def test_a_topic_that_others_write_to_as_well(kafka: Any) -> None:
 def test_what_cannot_be(kafka: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transom.sinks.topics.ANSWER", 0.5)
     for arguments, message in (
-        ({"topic": ""}, "is no topic"),
+        ({"topic": ""}, "no name of a topic"),
         ({"servers": []}, "names no brokers"),
         ({"format": tm.text()}, "cannot be written as"),
         ({"options": {"transactional.id": "x"}}, "cannot be set"),

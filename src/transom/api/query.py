@@ -126,7 +126,6 @@ class Query:
             )
         return replace(self, steps=(*self.steps, Having(Expression.of(condition, "having"))))
 
-    @checked
     def select(self, *columns: str, **named: Input) -> Query:
         """Choose the columns of the results, and compute new ones: over keys, window bounds and aggregates.
 
@@ -148,7 +147,6 @@ class Query:
             raise DefinitionError("select: no column is given.", 'Write for example select("zone", "trips").')
         return self._selected(Select(tuple(chosen)), "select")
 
-    @checked
     def rename(self, **names: str) -> Query:
         """Give columns of the results other names, new name first: `rename(session_start="window_start")`.
 

@@ -38,6 +38,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
 
 
+def _is_path(value: Any) -> bool:
+    return isinstance(value, os.PathLike) or hasattr(value, "read_bytes")  # the other way to name what is in a store
+
+
 _KINDS = {
     "None": _Kind(lambda value: value is None, "nothing"),
     "str": _Kind(lambda value: isinstance(value, str), "a text"),
@@ -45,8 +49,8 @@ _KINDS = {
     "int": _Kind(lambda value: isinstance(value, int) and not isinstance(value, bool), "a whole number"),
     "Micros": _Kind(lambda value: isinstance(value, int) and not isinstance(value, bool), "whole microseconds"),
     "float": _Kind(_is_number, "a number"),
-    "os.PathLike": _Kind(lambda value: isinstance(value, os.PathLike), "a path"),
-    "Path": _Kind(lambda value: isinstance(value, os.PathLike), "a path"),
+    "os.PathLike": _Kind(_is_path, "a path"),
+    "Path": _Kind(_is_path, "a path"),
     "Literal": _Kind(lambda value: isinstance(value, str), "a text"),
     "Sequence": _Kind(lambda value: isinstance(value, Sequence) and not isinstance(value, (str, bytes)), "a list"),
     "Mapping": _Kind(lambda value: isinstance(value, Mapping), "a dictionary"),
