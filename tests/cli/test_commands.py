@@ -142,8 +142,15 @@ def test_no_dead_letters_of_a_stream(invoke, tmp_path):
 
 
 def test_no_dead_letters(invoke, tmp_path):
-    assert "No dead letters" in invoke("dead-letters", tmp_path).output
-    assert invoke("dead-letters", tmp_path / "none").exit_code == 1
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "checkpoint.json").write_text('{"format": 3}')
+    assert "No dead letters" in invoke("dead-letters", tmp_path / "new").output
+    (tmp_path / "file").mkdir()
+    (tmp_path / "file" / "dead-letters").write_text("")
+    for wrong in (tmp_path / "none", tmp_path, tmp_path / "file"):  # nobody is told that all is well there
+        shown = invoke("dead-letters", wrong)
+        assert (shown.exit_code, shown.stdout) == (1, "")
+        assert "Traceback" not in shown.stderr
 
 
 def test_damaged_dead_letters(invoke, tmp_path):

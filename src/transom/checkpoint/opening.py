@@ -64,7 +64,7 @@ def read_format(root: Place) -> int | None:
         found = json.loads(text)["format"]
     except (ValueError, KeyError, TypeError):
         raise CheckpointCorruptError(f"The file {path} is damaged.", CORRUPT_REMEDY) from None
-    if not isinstance(found, int) or found not in READABLE:
+    if type(found) is not int or found not in READABLE:
         raise CheckpointError(
             f"The checkpoint {root} has format {found!r}; this Transom reads formats up to {FORMAT}.",
             "Use the version of Transom that wrote it or a later one, or start with a new checkpoint.",

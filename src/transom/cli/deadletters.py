@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from transom.checkpoint.files import checkpoint_at
+from transom.checkpoint.opening import read_format
 from transom.cli.consoles import plain_console
 from transom.engine.spark.deadletters import DIRECTORY
 from transom.errors import CheckpointError
@@ -50,14 +51,16 @@ def read_dead_letters(checkpoint: Place, limit: int) -> list[DeadLetters]:
         limit: Sample rows per reason.
 
     Raises:
-        CheckpointError: The directory is not there, or a file in it is damaged.
+        CheckpointError: The directory is not there, or no checkpoint, or a file in it is damaged.
     """
     checkpoint = checkpoint_at(checkpoint)
     root = checkpoint / DIRECTORY
     try:
         if not checkpoint.is_dir():
             raise CheckpointError(f"There is no directory {checkpoint}.", "Give the checkpoint of an application.")
-        streams = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+        if not root.exists() and read_format(checkpoint) is None:
+            raise CheckpointError(f"There is no checkpoint in {checkpoint}.", "Give the checkpoint of an application.")
+        streams = sorted(path for path in root.iterdir() if path.is_dir()) if root.exists() else []
         return [_read_stream(stream, limit) for stream in streams]
     except (OSError, pa.ArrowException) as error:
         raise CheckpointError(
