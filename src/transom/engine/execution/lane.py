@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
+from transom.engine.execution.compressed import decompressed
 from transom.engine.execution.splits import Answer, AnyPart, Asked, Found, Gathering, Part, Reads, answers, of_files
 from transom.engine.execution.topicparts import Wanted, of_ranges, parts_of_range
 from transom.engine.execution.workers import MOST_TASKS, run_in_workers
@@ -247,7 +248,7 @@ class Lane:
             require_blame(error, f"The job of the stream {self._stream.name!r}")
             logger.warning("Partials of the stream %s are made by Spark SQL: %s.", self._stream.name, failure.reason)
             return LaneOutcome(None, (), len(inputs.units))
-        told: list[Answer] = list(map(pickle.loads, given))
+        told: list[Answer] = [pickle.loads(decompressed(each)) for each in given]
         judged = frozenset[str]().union(*(each.judged for each in told))
         found = [each.whole for each in told if each.whole is not None]
         found += [part for each in told for unit, part in each.parts if unit not in judged]

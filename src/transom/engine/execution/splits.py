@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from transom.engine.execution.compressed import compressed
 from transom.engine.execution.unpacking import opened
 from transom.engine.spark.columns import TIME
 from transom.engine.spark.counting import counted
@@ -141,7 +142,7 @@ def awake(numbers: Iterable[int]) -> Iterable[bytes]:
 
 
 def answer(asked: Asked, reads: Reads, parts: Sequence[AnyPart]) -> bytes:
-    """Return what a task gives for its parts, pickled."""
+    """Return what a task gives for its parts, pickled and compressed."""
     begun = time.process_time()
     judged: set[str] = set()
     together = asked.gathering()
@@ -165,7 +166,7 @@ def answer(asked: Asked, reads: Reads, parts: Sequence[AnyPart]) -> bytes:
         whole, judged = None, judged | {part.unit for part in parts if part.whole}
     given = pickle.dumps(Answer(whole, tuple(apart), time.process_time() - begun, frozenset(judged), read))
     gc.freeze()  # Spark's daemon collects garbage after each task, over all that was imported
-    return given
+    return compressed(given)
 
 
 def of_files(asked: Asked, parts: Sequence[Part]) -> Iterator[tuple[Part, Gathering | None]]:
