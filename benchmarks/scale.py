@@ -48,7 +48,7 @@ class Peak:
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def _watch(self) -> None:
-        while not self._ended.wait(0.5):
+        while not self._ended.wait(0.1):
             total = 0
             for process in [self._process, *self._process.children(recursive=True)]:
                 try:
