@@ -30,7 +30,7 @@ class SettingValues(TypedDict, total=False):
     poll: Duration
     """Time between two looks at the sources: "50 ms"."""
     max_rows_per_cut: int
-    """Largest micro-batch in rows: 1,000,000."""
+    """Largest micro-batch in rows: 750,000."""
     slots: int
     """Spark jobs that run at once: 2."""
     policy: str
@@ -79,7 +79,7 @@ class Settings:
     """Least time between the starts of two micro-batches of a stream, unless its backlog fills a whole cut."""
     poll: Micros = 50_000
     """Time between two looks at the sources."""
-    max_rows_per_cut: int = 1_000_000
+    max_rows_per_cut: int = 750_000
     """Largest micro-batch in rows, as far as the source can tell."""
     slots: int = 2
     """Spark jobs that run at once, over all streams."""
