@@ -104,6 +104,15 @@ def timed(run: Run, worker: Worker, name: str, rows: int, operation: str, **argu
 Found = dict[int, Taken]
 
 
+def warm_up(run: Run, worker: Worker) -> None:
+    """Run what is measured once, so that it is compiled."""
+    run.say("warm-up")
+    source = ysb.prefix(run.data, VIEWS, 4)
+    worker.call("queries", source=source, output=run.fresh("warm"), count=16)
+    readings = scale_jobs.write_readings(run.data, Readings(KEYS[1], 100_000, 100_000), 2)
+    worker.call("keys", source=readings, output=run.fresh("warm"))
+
+
 def measure_queries(run: Run, worker: Worker) -> Found:
     """Run more and more queries over the same events, each result compared; and stock Spark where it can."""
     files, found = (10 if run.quick else 60), Found()
@@ -112,8 +121,6 @@ def measure_queries(run: Run, worker: Worker) -> Found:
         queries = scale_jobs.queries(count)
         expected = ysb.oracle(VIEWS, files, queries)
         place = run.fresh("out")
-        if count == COUNTS[0]:  # what comes first is compiled
-            worker.call("queries", source=source, output=place, count=16)
         found[count] = timed(
             run, worker, f"q{count}", files * VIEWS.per_file, "queries", source=source, output=place, count=count
         )
@@ -279,6 +286,7 @@ MEASURED = {"queries": measure_queries, "keys": measure_keys, "streams": measure
 def main() -> None:
     """Run the benchmark."""
     with benchmark("scale", REDUCED, figures=True, parts=PARTS) as run, Worker("scale_runner", run.work) as worker:
+        warm_up(run, worker)
         taken = {what: measured(run, worker) for what, measured in MEASURED.items() if what in run.parts}
         closings = measure_closings(run, worker) if "closings" in run.parts else {}
         reached = foretell(run, worker) if "virtual" in run.parts else ()
