@@ -285,11 +285,8 @@ def cumulate(length: Duration, every: Duration, *, offset: Duration = 0) -> Cumu
     Raises:
         DefinitionError: The step does not divide the period, or does so more than 1,500 times.
     """
-    return Cumulation(
-        parse_duration(length, "cumulate length"),
-        parse_duration(every, "cumulate step"),
-        parse_duration(offset, "cumulate offset"),
-    )
+    period, step = parse_duration(length, "cumulate length"), parse_duration(every, "cumulate step")
+    return Cumulation(period, step, parse_duration(offset, "cumulate offset"))
 
 
 @checked
