@@ -243,7 +243,7 @@ def test_what_may_fail_fails_where_spark_comes_to_it(spark, condition, ansi, exp
         ("i", "where: i: .*Columns"),
         ("i >", "where: i >"),
         ("", "where: the expression is empty"),
-        (7, "where: 7 is not a column"),
+        (7, r"where: 7 \(int\) is not a column"),
         (lambda: F.udf(lambda i: True, "boolean")("i"), "where: .*a subquery or a Python function"),
     ],
 )

@@ -22,6 +22,7 @@ from transom.model.phases import OF_A_JOB, OF_WINDOWS, WAITS, CutPhases, Phase
 from transom.model.time import VirtualClock
 from transom.model.tuning import StreamTuning, Tuning
 from transom.scheduling.waits import mean_waits
+from transom.settings import Settings
 from transom.simulation.virtual import JobCosts, SimulatedCutRunner
 from transom.sinks.inmemory import MemorySink
 
@@ -106,7 +107,7 @@ def test_the_phases_of_a_stream_alone(spark: SparkSession, tmp_path: Path) -> No
     means = watched.progress.streams[0].phases
     assert means["job"] == pytest.approx(130_000, abs=1_000)
     assert means.keys() - {"look", "turn"} == {"commit", "close", "consolidate", "deliver", "job"}
-    assert watched.progress.streams[0].tuning == {"trigger": 100_000, "rows_per_cut": 1_000_000}
+    assert watched.progress.streams[0].tuning == {"trigger": 100_000, "rows_per_cut": Settings.max_rows_per_cut}
     assert watched.progress.slots == 2
 
 

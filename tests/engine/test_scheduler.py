@@ -118,7 +118,7 @@ def test_fair_runs_all_at_once_and_whole() -> None:
     streams = [FakeStream(name, [tumbling("1 second")]) for name in "abcde"]
     decides = scheduler(*streams, policy="fair")
     assert (decides.slots, decides.pools) == (5, True)
-    assert decides.max_rows(NOON)[streams[0].name] == 1_000_000
+    assert decides.max_rows(NOON)[streams[0].name] == Settings.max_rows_per_cut
     assert scheduler(*streams).slots == 2
 
 

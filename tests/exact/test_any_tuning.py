@@ -23,6 +23,7 @@ from transom.engine.loop import tuning
 from transom.engine.spark import jobs, partitions
 from transom.errors import DefinitionError
 from transom.model.tuning import StreamTuning, Tuning
+from transom.settings import Settings
 from transom.sinks.inmemory import MemorySink
 from transom.sources.inmemory import MemorySource
 from transom.sources.schemas import as_struct
@@ -188,7 +189,7 @@ def test_it_is_logged_with_its_reason_before_the_first_cut_that_follows_it(spark
     assert record["tuning"]["streams"]["one"] == {"trigger": 150_000, "rows_per_cut": 7}, "a multiple of one look"
     kinds = [each["type"] for each in bench.history]
     assert kinds.index("tuning") < kinds.index("cut")
-    note = "Tuned, the rate rises: slots 2 -> 3; one: trigger 200 ms -> 150 ms; one: rows_per_cut 1,000,000 -> 7."
+    note = "Tuned, the rate rises: slots 2 -> 3; one: trigger 200 ms -> 150 ms; one: rows_per_cut 750,000 -> 7."
     assert note in progress.notes
 
 
@@ -212,7 +213,7 @@ def test_with_other_settings_it_begins_anew(spark: SparkSession, tmp_path: Path)
     assert kept.of("one") == StreamTuning(0, 20, 4, 3)
     fresh = again(slots=4)
     assert fresh.slots == 4
-    assert fresh.of("one") == StreamTuning(rows_per_cut=1_000_000)
+    assert fresh.of("one") == StreamTuning(rows_per_cut=Settings.max_rows_per_cut)
 
 
 @pytest.mark.usefixtures("in_memory")

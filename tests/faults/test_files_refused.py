@@ -7,6 +7,7 @@ import errno
 import io
 import json
 import os
+import threading
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -241,6 +242,7 @@ def test_a_plan_that_cannot_be_written_is_not_given_out(
     coordinating: Any = Coordinating.__new__(Coordinating)
     plan = SimpleNamespace(version=7, to_json=dict)
     coordinating._machine = SimpleNamespace(planned=lambda answer: plan, objective=None)
+    coordinating._lock, coordinating._notices = threading.Lock(), SimpleNamespace(passed=lambda about: None)
     coordinating._state, coordinating._say, coordinating._published = tmp_path / "plan.json", said.append, "the last"
     monkeypatch.setattr("transom.sites.coordinating.answer", lambda *_: None)
     refuse(WRITING, tmp_path)
