@@ -233,16 +233,22 @@ def foretell(run: Run, worker: Worker) -> tuple[scale_virtual.Reach, ...]:
         run.figure(f"e{reach.executors}.rate", reach.rate)
     enough = next((reach.executors for reach in found if reach.rate >= RATE), None)
     run.figure("executors_for_a_million", float("nan") if enough is None else enough)
-    second = scale_virtual.second_driver(found)
+    half = scale_virtual.many(made[0], made[1], counts, MANY // 2)
+    halves = tuple(scale_virtual.reaches(half, tuple(number // 2 for number in EXECUTORS), LIMIT, RATE))
+    second = scale_virtual.second_driver(found, halves)
     run.figure("second_driver.executors", float("nan") if second is None else second)
     rows = [
-        [f"{each.executors}", f"{each.rate:,.0f}", each.bound, *(f"{load:.2f}" for load in each.loads.values())]
-        for each in found
+        [
+            str(one.executors),
+            f"{one.rate:,.0f}",
+            f"{two.rate:,.0f}",
+            one.bound,
+            *(f"{x:.2f}" for x in one.loads.values()),
+        ]
+        for one, two in zip(found, halves, strict=True)
     ]
-    shared = list(found[-1].loads)
-    run.table(
-        f"{MANY:,} queries, results within {LIMIT:.0f} s", ["executors", "rows/s", "longest phase", *shared], rows
-    )
+    columns = ["executors", "rows/s", "with two drivers", "longest phase", *found[-1].loads]
+    run.table(f"{MANY:,} queries, results within {LIMIT:.0f} s", columns, rows)
     return found
 
 

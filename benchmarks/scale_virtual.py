@@ -7,7 +7,7 @@ committed: so what bounds is the phase of a cut that takes most of its time at t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from transom.model.phases import OF_WINDOWS, Phase
@@ -129,15 +129,11 @@ def _reach(executors: int, rate: float, choice: Choice | None, name: str) -> Rea
     return Reach(executors, rate, taken, choice.prediction.loads)
 
 
-def second_driver(found: tuple[Reach, ...]) -> int | None:
-    """Return the smallest number of executors whose halves, each with a driver, do a tenth more than all with one.
+def second_driver(found: Sequence[Reach], halves: Sequence[Reach]) -> int | None:
+    """Return the fewest executors that do a tenth more rows with two drivers, each with half of both.
 
     Args:
-        found: Of numbers of executors, among them halves of others.
+        found: With one driver.
+        halves: Of each of these, half of the executors with half of the queries, which read all rows, too.
     """
-    rates = {reach.executors: reach.rate for reach in found}
-    for number, rate in sorted(rates.items()):
-        half = rates.get(number // 2) if number % 2 == 0 else None
-        if half and 2 * half > 1.1 * rate:
-            return number
-    return None
+    return next((all.executors for all, half in zip(found, halves, strict=True) if half.rate > 1.1 * all.rate), None)

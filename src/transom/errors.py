@@ -92,6 +92,19 @@ class SiteError(TransomError):
     """Another site that cannot be talked to, or sent what cannot be taken."""
 
 
+def short(value: object) -> str:
+    """Return a value as a program has it, in one line and not too long, for a message.
+
+    >>> short("1 MB")
+    "'1 MB'"
+    """
+    try:
+        text = " ".join(repr(value).split())
+    except Exception as error:  # whatever it does with its own; of whole numbers with too many digits, Python
+        text = f"a value that cannot be shown ({type(error).__name__})"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
     """Return the remedy for a name that is not known: one that is like it, or another sentence.
 

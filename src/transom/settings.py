@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypedDict
 
-from transom.errors import DefinitionError, did_you_mean
+from transom.errors import DefinitionError, did_you_mean, short
 from transom.model.signatures import check_fields
 from transom.model.time import MAX_TIME, Duration, Micros, format_duration, parse_duration
 from transom.model.tuning import MOST_EXECUTORS
@@ -153,7 +153,7 @@ class Settings:
         for each in fields(self):
             value = getattr(self, each.name)
             if isinstance(value, int) and abs(value) > MAX_TIME:
-                raise DefinitionError(f"settings: {each.name} is {value:.3g}.", "Give less.")
+                raise DefinitionError(f"settings: {each.name} is {short(value)}.", "Give less.")
         if not 0 < self.memory_bound <= 1:
             raise DefinitionError(f"settings: memory_bound is {self.memory_bound}.", "Give a share above 0, up to 1.")
         if self.memory_limit is not None and self.memory_limit <= 0:

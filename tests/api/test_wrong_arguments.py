@@ -47,6 +47,7 @@ WRONG: dict[str, Any] = {
     "true": True,
     "fraction": 1.5,
     "huge": 10**30,
+    "more than any float": 10**400,
     "beyond 64 bits": 1 << 63,
     "NumPy's int": np.int64(5),
     "NumPy's bool": np.bool_(True),

@@ -75,7 +75,7 @@ def test_more_executors_do_more_until_something_else_bounds() -> None:
 
 
 def test_a_second_driver_pays_where_halves_do_more() -> None:
-    rates = {10: 100.0, 20: 195.0, 40: 210.0, 50: 215.0}
-    found = tuple(Reach(executors, rate, {}, {}) for executors, rate in rates.items())
-    assert second_driver(found) == 40
-    assert second_driver(found[:2]) is None
+    found = [Reach(executors, rate, {}, {}) for executors, rate in ((10, 100.0), (20, 195.0), (40, 210.0))]
+    halves = [Reach(executors, rate, {}, {}) for executors, rate in ((5, 99.0), (10, 200.0), (20, 380.0))]
+    assert second_driver(found, halves) == 40
+    assert second_driver(found[:2], halves[:2]) is None

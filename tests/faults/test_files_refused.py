@@ -7,7 +7,6 @@ import errno
 import io
 import json
 import os
-import threading
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -35,6 +34,8 @@ from transom.sources.filesets.source import FileSource
 from transom.sources.generated import STATE_NAME, GeneratorSource
 from transom.sources.topics.book import NAME as BOOK_NAME
 from transom.sources.topics.book import Book
+from transom.widearea.plans import Plan
+from transom.widearea.topology import Topology
 
 READING, WRITING, REMOVING = "reading", "writing", "removing"
 CALLS = {
@@ -235,20 +236,23 @@ def test_what_the_system_refuses_is_an_error_with_a_remedy(
     assert str(tmp_path / "state") in refused.value.message
 
 
-def test_a_plan_that_cannot_be_written_is_not_given_out(
+def test_a_plan_is_given_out_when_it_can_be_written(
     tmp_path: Path, refuse: Callable[[str, Path], OSError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    coordinating: Any = Coordinating.__new__(Coordinating)
-    plan = SimpleNamespace(version=7, to_json=dict)
-    coordinating._machine = SimpleNamespace(planned=lambda answer: plan, objective=None)
-    coordinating._lock, coordinating._notices = threading.Lock(), SimpleNamespace(passed=lambda about: None)
-    coordinating._state, coordinating._say, coordinating._published = tmp_path / "plan.json", said.append, "the last"
-    monkeypatch.setattr("transom.sites.coordinating.answer", lambda *_: None)
+    file, topology, clock = tmp_path / "plan.json", Topology(("a",), {}), ManualClock()
+    coordinating = Coordinating(topology, "latency", file, "127.0.0.1:0", None, clock, said.append)
+    plan = coordinating._machine.plan = Plan(7, 3, "latency", 1.0, 1.0, (), ())
     refuse(WRITING, tmp_path)
-    coordinating._plan(SimpleNamespace(why="start"))
-    assert coordinating._published == "the last"
-    assert said[0].startswith("Plan 7 is not given out")
+    coordinating.look()
+    coordinating.look()
+    monkeypatch.undo()
+    assert coordinating._published is None
+    assert len(said) == 1
+    assert said[0].startswith("Plan 7 is not given out yet")
+    coordinating.look()
+    assert coordinating._published is plan
+    assert read_plan(file) == plan
 
 
 def test_a_command_whose_file_cannot_be_used_has_no_stack_trace(

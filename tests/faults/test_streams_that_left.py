@@ -9,6 +9,7 @@ from faults_app import Killed
 
 import transom as tm
 from transom.checkpoint import describe
+from transom.errors import JobChangedError
 from transom.model.time import ManualClock
 from transom.sources.inmemory import MemorySource
 
@@ -116,6 +117,19 @@ def test_a_stream_beside_one_that_is_known_shares_what_its_source_keeps(spark, t
     run(spark, tmp_path, {"a": (source, "q"), "b": (b, "r")})
     assert source.found == ["kept"]
     assert kept(tmp_path, "sources") == ["a", "b"]
+
+
+def test_a_source_whose_first_stream_left_is_refused_and_goes_on_with_it(spark, tmp_path):
+    """A generator would have begun at another time, without a word."""
+    shared, own = tm.sources.generator({"at": "id"}, 10, rows=20), keeping(10)
+    first, second = {"a": (shared, "q")}, {"b": (shared, "r"), "c": (own, "s")}
+    run(spark, tmp_path, first | second)
+    before = (tmp_path / "checkpoint" / "sources" / "a" / "generator.json").read_bytes()
+    with pytest.raises(JobChangedError, match="'b' read its source together with one that is not in") as refused:
+        run(spark, tmp_path, second)
+    assert "one of a;" in refused.value.remedy
+    run(spark, tmp_path, first | second)
+    assert (tmp_path / "checkpoint" / "sources" / "a" / "generator.json").read_bytes() == before
 
 
 def test_files_of_another_directory_are_not_read_for_a_stream_of_the_same_name(spark, tmp_path):

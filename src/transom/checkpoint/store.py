@@ -276,13 +276,17 @@ class Checkpoint:
             return names_in(self._place(parts))
         return []
 
+    def others_in(self, directory: str, names: Iterable[str]) -> set[str]:
+        """Return what is in one of the directories for others beside those with some names."""
+        return set(self.names_in(directory)) - {self._place([directory, name]).name for name in names}
+
     def keep_only(self, directory: str, names: Iterable[str]) -> None:
         """Remove the directories for others in one of them, but for those with some names.
 
         Raises:
             CheckpointFencedError: A newer application took over; nothing is removed.
         """
-        left = set(self.names_in(directory)) - {self._place([directory, name]).name for name in names}
+        left = self.others_in(directory, names)
         if left:
             self.check_writer()
         for name in left:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from transom.errors import DefinitionError
+from transom.errors import DefinitionError, short
 from transom.model.time import Duration, Micros, parse_duration
 
 
@@ -15,8 +15,7 @@ def shown(value: Any) -> str:
     >>> shown("1 MB")
     "'1 MB' (str)"
     """
-    text = " ".join(repr(value).split())
-    return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
+    return f"{short(value)} ({type(value).__name__})"
 
 
 def require_text(value: str, field: str) -> None:

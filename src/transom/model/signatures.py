@@ -11,6 +11,7 @@ import functools
 import inspect
 import math
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple, TypeVar
@@ -35,7 +36,9 @@ class _Kind(NamedTuple):
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
+    if isinstance(value, float):
+        return not math.isnan(value)
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _is_path(value: Any) -> bool:

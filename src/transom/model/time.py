@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Protocol, TypeAlias
 
-from transom.errors import DefinitionError
+from transom.errors import DefinitionError, short
 
 Micros: TypeAlias = int
 """Microseconds; since the epoch (UTC) when it is a moment."""
@@ -62,24 +62,19 @@ def parse_duration(value: Duration, field: str) -> Micros:
     """
     micros = _parsed(value, field)
     if abs(micros) > LONGEST:
-        raise DefinitionError(f"{field}: {_short(value)} is longer than 9,000 years.", "Give a shorter duration.")
+        raise DefinitionError(f"{field}: {short(value)} is longer than 9,000 years.", "Give a shorter duration.")
     return micros
-
-
-def _short(value: object) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _parsed(value: Duration, field: str) -> Micros:
     if isinstance(value, bool):
-        raise DefinitionError(f"{field}: {_short(value)} is not a duration.", 'Write for example "30 seconds".')
+        raise DefinitionError(f"{field}: {short(value)} is not a duration.", 'Write for example "30 seconds".')
     if isinstance(value, int):
         return value
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1)
     if not isinstance(value, str):
-        raise DefinitionError(f"{field}: {_short(value)} is not a duration.", 'Write for example "30 seconds".')
+        raise DefinitionError(f"{field}: {short(value)} is not a duration.", 'Write for example "30 seconds".')
     text = value.strip().lower()
     sign = -1 if text.startswith("-") else 1
     text = text.lstrip("+-")
@@ -87,15 +82,15 @@ def _parsed(value: Duration, field: str) -> Micros:
     while position < len(text):
         match = _PART.match(text, position)
         if match is None:
-            raise DefinitionError(f"{field}: {_short(value)} is not a duration.", 'Write for example "30 seconds".')
+            raise DefinitionError(f"{field}: {short(value)} is not a duration.", 'Write for example "30 seconds".')
         number, unit = match.groups()
         if unit.rstrip("s") in ("month", "mon", "year", "yr", "y"):
             raise DefinitionError(
-                f"{field}: {_short(value)} has no fixed length.", 'Write days, for example "30 days" or "365 days".'
+                f"{field}: {short(value)} has no fixed length.", 'Write days, for example "30 days" or "365 days".'
             )
         if unit not in _UNITS:
             raise DefinitionError(
-                f"{field}: {_short(value)} has the unknown unit {unit!r}.",
+                f"{field}: {short(value)} has the unknown unit {unit!r}.",
                 "Units are us, ms, seconds, minutes, hours, days and weeks.",
             )
         total += Fraction(number) * _UNITS[unit]

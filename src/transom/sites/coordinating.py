@@ -127,6 +127,8 @@ class Coordinating:
         self._notices = Notices()
         self._lock = threading.Lock()
         self._seen: frozenset[Site] = frozenset()
+        self._why = ""
+        """Why the last plan was made."""
         self._server: _Server | None = None
 
     @property
@@ -168,6 +170,8 @@ class Coordinating:
         question = self._machine.question(now)
         if question is not None:
             self._plan(question)
+        if (plan := self._machine.plan) is not None and plan is not self._published:
+            self._publish(plan)
 
     def _taken(self) -> list[Report]:
         """Return the reports that wait."""
@@ -178,23 +182,26 @@ class Coordinating:
 
     def _plan(self, question: Question) -> None:
         try:
-            found = self._machine.planned(answer(question, self._machine.objective))
+            self._machine.planned(answer(question, self._machine.objective))
         except (TransomError, ValueError, ArithmeticError, RuntimeError) as error:  # sites go on with the last one
             self._machine.failed()
             self._tell(PLANS, f"No plan: {error}")
             return
         with self._lock:
             self._notices.passed(PLANS)
-        if found is None:
-            return
+        self._why = question.why
+
+    def _publish(self, plan: Plan) -> None:
+        """Give out a plan when it is durable: versions never fall; what cannot be written now is tried again."""
         try:
             with replacing(self._state) as file:
-                file.write(json.dumps(found.to_json()).encode())
+                file.write(json.dumps(plan.to_json()).encode())
         except OSError as error:
-            self._say(f"Plan {found.version} is not given out, as {self._state} cannot be written: {error.strerror}.")
+            why = f"{self._state} cannot be written: {error.strerror}"
+            self._tell(PLANS, f"Plan {plan.version} is not given out yet, as {why}.")
             return
-        self._published = found
-        self._say(f"Plan {found.version} from tick {found.first_tick} on ({question.why}). {described(found)}")
+        self._published = plan
+        self._say(f"Plan {plan.version} from tick {plan.first_tick} on ({self._why}). {described(plan)}")
 
     def end(self) -> None:
         """Take no more reports."""

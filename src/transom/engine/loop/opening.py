@@ -24,7 +24,7 @@ from transom.engine.streams.definition import StreamDefinition
 from transom.engine.streams.feed import OUTSIDE
 from transom.engine.streams.stream import RunningStream
 from transom.engine.streams.tableversions import COPIES
-from transom.errors import CheckpointError, SourceError
+from transom.errors import CheckpointError, JobChangedError, SourceError
 from transom.model.sessions import is_connect
 from transom.model.time import Clock
 from transom.settings import Settings
@@ -79,6 +79,7 @@ def open_streams(
     saved = checkpoint.snapshot.state if checkpoint.snapshot else {}
     known = Register.at_end(saved, checkpoint.records).known
     begun = streams_begun(saved, checkpoint.records) | {query.stream for query in known.values()}
+    _require_sources(definitions, begun, checkpoint)
     _forget_sources(definitions, begun, checkpoint)
     for definition in definitions:
         source = definition.source
@@ -120,6 +121,32 @@ def open_streams(
         if isinstance(source, SourceReader):
             source.needed = stream.needed
     return streams, lost
+
+
+def _require_sources(definitions: Sequence[StreamDefinition], begun: Set[str], checkpoint: Checkpoint) -> None:
+    """Refuse a stream whose source belonged to one that has left the job: what it keeps would not be found.
+
+    In a store there are no empty directories, so what is missing there is only known to the source.
+
+    Args:
+        definitions: The streams.
+        begun: Those that the checkpoint knows.
+        checkpoint: The checkpoint.
+
+    Raises:
+        JobChangedError: There is one.
+    """
+    if not isinstance(checkpoint.path, Path):
+        return
+    there, left = set(checkpoint.names_in(SOURCES)), checkpoint.others_in(SOURCES, [d.source_name for d in definitions])
+    for each in definitions if left else ():
+        known = each.feed is OUTSIDE and each.name in begun
+        if known and checkpoint.others_in(SOURCES, [each.source_name]) == there:
+            raise JobChangedError(
+                f"The stream {each.name!r} read its source together with one that is not in the job any more, and what "
+                "the source keeps in the checkpoint is under the name of that one.",
+                f"Leave that one in the job, one of {', '.join(sorted(left))}; or start with a new checkpoint.",
+            )
 
 
 def _forget_sources(definitions: Sequence[StreamDefinition], begun: Set[str], checkpoint: Checkpoint) -> None:
