@@ -23,8 +23,9 @@ WARM = 8.0
 """Seconds of each run that do not count."""
 TAIL = 4.0
 """Windows that are completed by files of so many seconds before the end do not count."""
-EVENTS_PER_SECOND = 2_000
-"""Rows for each second of event time in the backlog that is profiled."""
+EVENTS_PER_SECOND = 40_000
+"""Rows for each second of event time in the backlog that is profiled: about as many as come when it is used, so that panes
+have as many rows for their keys."""
 Lines = dict[str, tuple[float, float]]
 """Of each stream fixed seconds of a cut and seconds of a row, as the scheduler has them."""
 Counts = Mapping[str, Mapping[int, int]]
@@ -54,7 +55,7 @@ def profiled(run: Run, worker: Worker, job: str, seconds: float) -> tuple[Profil
     """Profile a job over a backlog."""
     source = run.work / f"backlog-{job}"
     if not source.exists():
-        write(JOBS[job], source, EVENTS_PER_SECOND, 120 if run.quick else 900, texts(run))
+        write(JOBS[job], source, EVENTS_PER_SECOND, 20 if run.quick else 90, texts(run))
     made = worker.call("profile", job=job, source=source, seconds=seconds)
     found = Profile.from_json(made["profile"], job)
     run.say(f"profile of {job}: {sum(stream.cuts for stream in found.streams.values())} cuts")

@@ -87,6 +87,8 @@ class Network:
         self.stack.callback(call, "ip", "netns", "del", made.name)
         ends = ["type", "veth", "peer", "name", "eth0", "netns", made.name]
         call("ip", "link", "add", made.outside, *ends)
+        # With its namespace it would go only some time later, and the next network needs the name.
+        self.stack.callback(call, "ip", "link", "del", made.outside)
         call("ip", "link", "set", made.outside, "master", self.bridge)
         call("ip", "link", "set", made.outside, "up")
         made.call("ip", "addr", "add", f"{made.address}/24", "dev", "eth0")

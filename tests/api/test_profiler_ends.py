@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from transom.api.profiling import COARSE, Profiler, _undisturbed
+from transom.api.profiling import COARSE, Profiler, _numbered, _undisturbed
 from transom.errors import DefinitionError
 from transom.model.phases import CutPhases
 from transom.settings import Settings
@@ -66,3 +66,8 @@ def test_a_run_that_is_interrupted_ends_at_once_and_leaves_nothing(
 def test_cuts_are_measured_with_their_partials_where_they_will_be(tier: str, measured: str) -> None:
     """By themselves partials are on the driver, unless there are too many."""
     assert _undisturbed(Settings(tier=tier), 100_000, {}, 1_000).tier == measured
+
+
+def test_cuts_know_the_rows_before_them_in_their_order() -> None:
+    cuts = [CutPhases("clicks", number, rows, {}) for number, rows in ((3, 30), (1, 10), (2, 0))]
+    assert [(cut.number, cut.before) for cut in _numbered(cuts)] == [(1, 0), (2, 10), (3, 10)]

@@ -117,6 +117,25 @@ def test_results_of_a_closing_follow_from_the_windows_that_it_completes() -> Non
     assert fit("s", cuts, CORES, Nature(closing=2.0, windows=3.0)).results == 6.0
 
 
+def test_windows_that_began_before_all_rows_count_as_if_they_were_full() -> None:
+    """A minute of rows is measured, and the windows are of an hour."""
+    known, covered = stream(scv=0.0), 36_000
+    cuts = [
+        replace(cut, results=round(known.keys.keys(covered)), windows=1, before=covered - cut.rows)
+        for cut in cuts_of(known)
+        if cut.rows < covered
+    ]
+    rows = sum(cut.rows for cut in cuts) / len(cuts)  # of a closing
+    full = fit("s", cuts, CORES, Nature(1.0, span=1e6 / rows, pane=1e6 / rows))
+    assert full.results == pytest.approx(
+        full.keys.keys(full.fanout * 1e6) * known.keys.keys(covered) / full.keys.keys(full.fanout * covered), rel=0.01
+    )
+    assert full.results > 1.5 * known.keys.keys(covered)
+    for unknown in ([replace(cut, before=None) for cut in cuts], [replace(cut, before=10**6) for cut in cuts]):
+        found = fit("s", unknown, CORES, Nature(1.0, span=1e6 / rows, pane=1e6 / rows))
+        assert found.results == round(known.keys.keys(covered))
+
+
 @pytest.mark.parametrize(
     ("cuts", "message"),
     [

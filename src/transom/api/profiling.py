@@ -192,11 +192,21 @@ class Profiler:
             final = running.wait()
             recorder.settle()
             failed = {query.name: query.failure for query in final.queries if query.failure}
+            found = {name: _numbered(cuts) for name, cuts in found.items()}
         if failed:
             raise QueryFailedError(
                 "; ".join(f"query {name!r} failed: {why}" for name, why in failed.items()), "Correct it first."
             )
         return app, found
+
+
+def _numbered(cuts: Sequence[CutPhases]) -> list[CutPhases]:
+    """Return the cuts of a run in their order, with the rows before each."""
+    found, before = [], 0
+    for cut in sorted(cuts, key=lambda cut: cut.number):
+        found.append(replace(cut, before=before))
+        before += cut.rows
+    return found
 
 
 def _that_read(cuts: Sequence[CutPhases]) -> int:

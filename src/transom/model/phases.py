@@ -123,6 +123,8 @@ class CutPhases:
     """Mean time from the events to the arrival of their rows, before all phases; None where it was not measured."""
     allowed: int = 0
     """Tasks that its settings allow; 0 for as many as its source has parts."""
+    before: int | None = None
+    """Rows of its stream before it, where windows hold no older ones; None where that is not known."""
 
     @property
     def total(self) -> float:

@@ -82,12 +82,14 @@ def fit(
             f"profile: the cuts of {name!r} all have about {most:,} rows, so what a row costs cannot be told.",
             "Give a source that can be read in smaller parts, such as more and smaller files.",
         )
-    windows, results = sum(cut.windows for cut in cuts), sum(cut.results for cut in cuts)
+    windows = sum(cut.windows for cut in cuts)
     if not windows:
         raise DefinitionError(f"profile: no window of {name!r} was completed, so what that takes is unknown.", LONGER)
     rows = sum(cut.rows for cut in cuts)
     closings = windows / nature.windows if nature.windows else rows
     partials = _partials(read, nature.pane / nature.closing * rows / closings if nature.windows else 0.0, before)
+    whole = nature.span / nature.closing * rows / closings if nature.windows else 0.0
+    results = sum(cut.results * _missing(cut, whole, partials) for cut in cuts)
     profile = StreamProfile(
         costs=_costs(cuts, read, partials, cores, nature, {} if before is None else before.costs),
         keys=partials.curve,
@@ -223,6 +225,22 @@ def _partials(cuts: Sequence[CutPhases], of_pane: float, before: StreamProfile |
         if rows >= most:
             points.append((rows, most))
     return PaneKeys(KeyCurve(tuple(points)), of_pane, fanout)
+
+
+def _missing(cut: CutPhases, whole: float, partials: PaneKeys) -> float:
+    """Return by how much the results of a cut would be more if its windows did not begin before all rows.
+
+    Windows of a day have rows of a minute where a minute's rows are measured.
+
+    Args:
+        cut: That may have completed windows.
+        whole: Rows of a window.
+        partials: How many keys so many rows have.
+    """
+    if cut.before is None or not cut.results or cut.before + cut.rows >= whole:
+        return 1.0
+    there = partials.curve.keys(partials.fanout * max(1, cut.before + cut.rows))
+    return partials.curve.keys(partials.fanout * whole) / there
 
 
 def _residuals(profile: StreamProfile, cuts: Sequence[CutPhases], cores: int) -> Residuals:
