@@ -24,8 +24,8 @@ WARM = 8.0
 TAIL = 4.0
 """Windows that are completed by files of so many seconds before the end do not count."""
 EVENTS_PER_SECOND = 40_000
-"""Rows for each second of event time in the backlog that is profiled: about as many as come when it is used, so that panes
-have as many rows for their keys."""
+"""Rows for each second of event time in the backlog that is profiled: about as many as come later, so that panes have
+as many rows for their keys."""
 Lines = dict[str, tuple[float, float]]
 """Of each stream fixed seconds of a cut and seconds of a row, as the scheduler has them."""
 Counts = Mapping[str, Mapping[int, int]]

@@ -66,7 +66,7 @@ def text_of(directory: Path) -> tuple[str, ...]:
     path = directory / SAMPLE
     if path.is_file():
         return tuple(bz2.decompress(path.read_bytes()).decode("utf-8", "replace").split())
-    drawn = np.random.default_rng(7).zipf(1.25, 700_000)
+    drawn = np.random.default_rng(7).zipf(1.25, 1_200_000)
     return tuple(f"w{word % 10_000_000:x}" for word in drawn.tolist())
 
 

@@ -116,6 +116,8 @@ def words(run: Run) -> None:
     text = text_of(run.data)
     ends = np.cumsum([len(word.encode()) + 1 for word in text])
     before = BEFORE // 2 if run.quick else BEFORE
+    if ends[-1] < before + 6 * TEXT:
+        raise RuntimeError(f"There are {ends[-1]:,} bytes of text, and {before + 6 * TEXT:,} are needed.")
     cuts = np.searchsorted(ends, np.arange(0, before + 6 * TEXT, TEXT))
     tables = [counted(text[a:b], START + i * 1_000_000) for i, (a, b) in enumerate(pairwise(cuts))]
     report(run, "words", list(ship(tables)), 5)

@@ -19,8 +19,10 @@ from transom.errors import SiteError
 from transom.model.time import MICROS_PER_SECOND, Micros
 from transom.widearea.returning import Returning
 
-LEAST_FRAME, MOST_FRAME = 2 << 10, 64 << 10
-"""Bytes of a frame."""
+LEAST_FRAME, MOST_FRAME = 4 << 10, 64 << 10
+"""Bytes of a frame. What is around smaller ones, of TLS, TCP and receipts, would take more than a tenth of a link."""
+REST = 4
+"""What is left of a parcel goes with its last frame if it is less than one part in so many of a frame."""
 FRAME_TIME: Micros = 50_000
 """How long a frame takes on the link, about."""
 WINDOW: Micros = 250_000
@@ -236,12 +238,14 @@ class LinkOut:
             return []
         found: list[Frame] = []
         under_way, size, window = self.under_way, self.frame, self.window
+        most = min(MOST_FRAME, size + size // REST)
         behind = self._full and under_way > 0
         if not under_way:
             self.heard = now
         for each in sorted(self._queue.values(), key=lambda one: (one.due, one.number)):
             while each.given < len(each.data) and (under_way == 0 or under_way + size <= window):
-                payload = each.data[each.given : each.given + size]
+                left = len(each.data) - each.given
+                payload = each.data[each.given : each.given + (left if left <= most else size)]
                 found.append(Frame(each.number, each.given, len(each.data), zlib.crc32(payload), payload))
                 each.given += len(payload)
                 under_way += len(payload)
