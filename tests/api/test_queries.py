@@ -12,6 +12,8 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 import transom as tm
 from transom.api.queries import Queries
 from transom.engine.changes.requests import Change, ChangeRequest
+from transom.errors import DefinitionError
+from transom.sinks import outlets
 
 
 def test_a_run_does_not_end_between_a_query_and_its_request() -> None:
@@ -92,3 +94,44 @@ def test_tables_of_queries_that_came_and_went_do_not_pile_up(tmp_path: Any) -> N
         begin(looked_up(number, "zones"), "comes and goes")
         app._queries.forget("comes and goes")
     assert rows._tables.names == ["table1", "table3", "table4"]
+
+
+def test_names_and_directories_are_free_again_when_their_queries_have_left(tmp_path: Any) -> None:
+    spark: Any = SimpleNamespace(createDataFrame=None)
+    app = tm.App(spark, tmp_path / "checkpoint")
+    rows = app.stream(tm.sources.memory(StructType([StructField("at", TimestampType())])), event_time="at")
+    counts = rows.window("1 minute").agg(n=tm.count())
+
+    def files(name: str) -> Any:
+        return tm.sinks.parquet(str(tmp_path / name))
+
+    for name in ("a", "b", "c"):
+        counts.to(files(name))
+    assert app.names == ("query1", "query2", "query3")
+    for wrong in (files("b"), [files("d"), files("d")], [tm.sinks.memory(), tm.sinks.json(str(tmp_path / "c"))]):
+        with pytest.raises(DefinitionError, match="directory of its own"):
+            counts.to(wrong)
+    with pytest.raises(DefinitionError, match="two queries 'query2'"):
+        counts.to(files("d"), "query2")
+    assert app.names == ("query1", "query2", "query3")
+    app._queries.forget("query2")
+    counts.to(files("d"))
+    assert set(app.names) == {"query1", "query2", "query3"}
+    change = counts.to(files("b"), "again")
+    with pytest.raises(DefinitionError, match="'query3' writes"):
+        change.to(files("c"))
+    app._queries.mute()
+    counts.to(files("a"), "after")
+
+
+def test_the_work_to_add_a_query_does_not_grow_with_those_that_there_are(tmp_path: Any, monkeypatch: Any) -> None:
+    spark: Any = SimpleNamespace(createDataFrame=None)
+    app = tm.App(spark, tmp_path / "checkpoint")
+    rows = app.stream(tm.sources.memory(StructType([StructField("at", TimestampType())])), event_time="at")
+    counts, looked = rows.window("1 minute").agg(n=tm.count()), list[object]()
+    original = outlets.place
+    monkeypatch.setattr(outlets, "place", lambda path, *others: looked.append(path) or original(path, *others))
+    for number in range(20):
+        before = len(looked)
+        counts.to(tm.sinks.parquet(str(tmp_path / f"{number}")))
+        assert len(looked) - before <= 2

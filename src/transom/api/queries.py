@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,8 @@ from transom.engine.streams.taps import RowFiles
 from transom.errors import DefinitionError
 from transom.sinks.base import Sink
 from transom.sinks.nowhere import Nowhere
-from transom.sinks.outlets import Outlets, require_usable
+from transom.sinks.outlets import Outlets, directories, require_usable
+from transom.storage.places import Place
 from transom.windows.query import WindowedQuery
 
 
@@ -32,6 +32,10 @@ class Queries:
         self.extend: Callable[[str, Sequence[str]], Sequence[Change]] | None = None
         """Adds queries of a job file; None if the application was not started from one."""
         self._sinks: dict[str, Outlets] = {}
+        self._holders: dict[Place, str] = {}
+        """The directories in which queries write, each with the name of its query."""
+        self._unnumbered = 1
+        """No number below this one is free for the name of a query that has none."""
         self._streams: dict[str, Stream] = {}
         """Stream of each query."""
         self._lock = threading.RLock()
@@ -78,6 +82,7 @@ class Queries:
                         "Profile a copy of the job without it.",
                     )
             self._sinks = {name: Outlets.of([Nowhere()]) for name in self._sinks}
+            self._holders = {}
 
     def end(self) -> None:
         """End the run; the changes that still wait are refused."""
@@ -109,11 +114,14 @@ class Queries:
             DefinitionError: The name or a sink is taken.
         """
         with self._lock:
-            label = name or next(f"query{i}" for i in itertools.count(1) if f"query{i}" not in self._sinks)
-            require_usable(label, sinks, self._sinks)
+            label = name or self._numbered()
+            if label in self._sinks:
+                raise DefinitionError(f"query: there are two queries {label!r}.", "Give one of them another name.")
+            require_usable(label, sinks, self._holders)
             made, outlets = query(label), Outlets.of(sinks)
             stream._queries.append(made)
-            self._sinks[label], self._streams[label] = outlets, stream
+            self._streams[label] = stream
+            self._send(label, outlets)
             if not self.running:
                 defined = self.requests.define(label)
                 defined._more = lambda more: self._add_sinks(label, more)
@@ -127,6 +135,17 @@ class Queries:
             # of two with its name.
             return self.requests.ask(ChangeRequest(change, addition))
 
+    def _numbered(self) -> str:
+        """Return the first of query1, query2, ... that is free."""
+        while f"query{self._unnumbered}" in self._sinks:
+            self._unnumbered += 1
+        return f"query{self._unnumbered}"
+
+    def _send(self, name: str, outlets: Outlets) -> None:
+        """Let the results of a query go to some sinks, from now on."""
+        self._sinks[name] = outlets
+        self._holders.update(dict.fromkeys(directories(outlets.sinks.values()), name))
+
     def _add_sinks(self, name: str, sinks: Sequence[Sink]) -> None:
         with self._lock:
             if self.running or name not in self._sinks:
@@ -139,9 +158,8 @@ class Queries:
                     f"to: {name!r} writes rows, and has one directory for them.",
                     "Write rows().to(...) once more, with the other one.",
                 )
-            others = {other: outlets for other, outlets in self._sinks.items() if other != name}
-            require_usable(name, [*mine, *sinks], others)
-            self._sinks[name] = Outlets.of([*mine, *sinks])
+            require_usable(name, [*mine, *sinks], self._holders)
+            self._send(name, Outlets.of([*mine, *sinks]))
 
     def pause(self, name: str) -> Change:
         """Let a query rest."""
@@ -176,6 +194,8 @@ class Queries:
         """Take a query out of the definitions; its sink is closed when it has taken all, or when the run ends."""
         with self._lock:
             del self._sinks[name]
+            self._holders = {where: holder for where, holder in self._holders.items() if holder != name}
+            self._unnumbered = 1
             self._streams.pop(name)._forget(name)
 
     def release(self, sink: Sink) -> None:

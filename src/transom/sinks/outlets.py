@@ -116,16 +116,16 @@ def successors(query: str, old: Sequence[str], new: Sequence[str], behind: Set[s
     return kept
 
 
-def require_usable(query: str, sinks: Sequence[object], others: Mapping[str, Outlets]) -> None:
-    """Make sure that a query can write to some sinks.
+def require_usable(query: str, sinks: Sequence[object], holders: Mapping[Place, str]) -> None:
+    """Make sure that a query can write to some sinks, all that it has.
 
     Args:
         query: Its name.
         sinks: What its results are to go to.
-        others: Sinks of the other queries.
+        holders: The directories in which queries write, each with the name of its query.
 
     Raises:
-        DefinitionError: One is no sink, the name is taken, or another query or sink writes into the same directory.
+        DefinitionError: One is no sink, or another query or sink writes into the same directory.
     """
     if not sinks:
         raise DefinitionError(f"query {query!r}: it has no sink.", 'Write for example to(tm.sinks.parquet("out")).')
@@ -134,17 +134,24 @@ def require_usable(query: str, sinks: Sequence[object], others: Mapping[str, Out
             raise DefinitionError(
                 f"query {query!r}: {sink!r} is no sink.", 'Write for example to(tm.sinks.parquet("out")).'
             )
-    if query in others:
-        raise DefinitionError(f"query: there are two queries {query!r}.", "Give one of them another name.")
-    taken = {_directory(sink): other for other, theirs in others.items() for sink in theirs.sinks.values()}
-    for sink in sinks:
-        where = _directory(sink)
-        if where is not None and where in taken:
+    mine: set[Place] = set()
+    for where in directories(sinks):
+        holder = query if where in mine else holders.get(where, query)
+        if where in mine or holder != query:
             raise DefinitionError(
-                f"query {query!r}: it would write into {where}, where {taken[where]!r} writes.",
+                f"query {query!r}: it would write into {where}, where {holder!r} writes.",
                 "Give each query, and each of its sinks, a directory of its own.",
             )
-        taken[where] = query
+        mine.add(where)
+
+
+def directories(sinks: Iterable[object]) -> list[Place]:
+    """Return the directories that some sinks own; one that two of them own is there twice.
+
+    Raises:
+        SinkError: One is no path.
+    """
+    return [where for where in map(_directory, sinks) if where is not None]
 
 
 def _directory(sink: object) -> Place | None:

@@ -14,6 +14,7 @@ from transom.engine.streams.stream import RunningStream
 from transom.errors import DefinitionError, TransomError
 from transom.failures import require_blame
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
+from transom.windows.query import WindowedQuery
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,12 @@ def propose(
         ) from error
     held = stream.state.held()
     sources = tuple(sources_of(key_set, origin, held, begun) for key_set, origin, *_ in compiled.stores)
-    moments = {name: _complete_from(stream, name, compiled, sources) for name in (*added, *resumed)}
+    of_query = {
+        query.name: each for shape, each in zip(compiled.stores, sources, strict=True) for query in shape[0].queries
+    }
+    coming = [compiled.queries[name].query for name in (*added, *resumed)]
+    newer = unseen(stream) if coming else MIN_TIME
+    moments = {query.name: _complete_from(stream, query, of_query[query.name], newer) for query in coming}
     change = SetChange(
         stream.name,
         added={name: moments[name] for name in added},
@@ -73,20 +79,24 @@ def propose(
     return Proposal(change, compiled, sources)
 
 
-def _complete_from(stream: RunningStream, name: str, compiled: Compiled, sources: Sequence[Sources]) -> Micros:
+def _complete_from(stream: RunningStream, query: WindowedQuery, sources: Sources, newer: Micros) -> Micros:
     """Return the start of the earliest complete window of a query that comes.
 
     Corrections of a window that closed before the query came would come without its first result, so that the windows
     of a query with lateness start after what is closed.
+
+    Args:
+        stream: The stream.
+        query: The query.
+        sources: Where the panes come from that its store will have.
+        newer: What `unseen` returns.
     """
-    query = compiled.queries[name].query
-    number = next(i for i, (key_set, *_) in enumerate(compiled.stores) if any(q.name == name for q in key_set.queries))
-    moment = complete_from(query, sources[number], unseen(stream))
-    if any(buffer.query == name and buffer.late_of is None for buffer in stream.buffers):
+    moment = complete_from(query, sources, newer)
+    if any(buffer.query == query.name and buffer.late_of is None for buffer in stream.buffers):
         # There may be panes, but no rows.
-        moment = max(moment, unseen(stream))
+        moment = max(moment, newer)
     if not query.sheds:
-        moment = max(moment, _whole_from(stream, name))
+        moment = max(moment, _whole_from(stream, query.name))
     closed = stream.state.closed if query.lateness else MIN_TIME
     return max(moment, closed)
 

@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from transom.engine.execution.threads import Threads
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros
@@ -36,6 +37,11 @@ class ResultBatch:
         """Name of the query."""
         return self.results.query
 
+    @cached_property
+    def nbytes(self) -> int:
+        """Bytes of the results."""
+        return int(self.results.table.nbytes)
+
 
 @dataclass(frozen=True)
 class Delivered:
@@ -50,7 +56,7 @@ class Delivered:
     """Whether all sinks of the query have it now."""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Lane:
     """The batches of one query for one of its sinks."""
 
@@ -68,10 +74,18 @@ class _Lane:
     """In a row."""
     leaving: bool = False
     """The query was removed: what waits is still written, once."""
+    held: int = 0
+    """Bytes of the results that wait."""
 
-    def held_bytes(self) -> int:
-        """Return the size of the results that are not written."""
-        return sum(batch.results.table.nbytes for batch in self.waiting)
+    def take(self, batch: ResultBatch) -> None:
+        """Let a batch wait."""
+        self.waiting.append(batch)
+        self.held += batch.nbytes
+
+    def wrote(self) -> None:
+        """Forget the batch that was written."""
+        self.held -= self.waiting.popleft().nbytes
+        self.backoff, self.retry_at, self.failures = FIRST_RETRY, None, 0
 
 
 class Delivery:
@@ -100,6 +114,15 @@ class Delivery:
         self._release, self._late = release, late
         self._lanes: dict[str, list[_Lane]] = {}
         """Those of each query."""
+        # Sinks are looked at with each batch that one of a thousand has taken, so what is looked for is kept apart.
+        self._waiting: dict[_Lane, None] = {}
+        """Those for which a batch waits or is being written."""
+        self._full: dict[_Lane, None] = {}
+        """Those for which more waits than allowed."""
+        self._failing: dict[_Lane, None] = {}
+        """Those that failed the last time."""
+        self._leaving: dict[_Lane, None] = {}
+        """Those whose query was removed."""
         for name, outlets in sinks.items():
             self.add(name, outlets)
         self._clock = clock
@@ -125,6 +148,7 @@ class Delivery:
         """Let go of each of a query's sinks when it has taken what waits for it, or fails."""
         for lane in self._lanes[query]:
             lane.leaving = True
+            self._leaving[lane] = None
         self._let_go()
 
     def writes_for(self, query: str) -> bool:
@@ -132,24 +156,39 @@ class Delivery:
         return any(lane.leaving for lane in self._lanes.get(query, ()))
 
     def _let_go(self) -> None:
-        for name, lanes in list(self._lanes.items()):
-            for lane in list(lanes):
-                if lane.leaving and not lane.busy and (lane.error is not None or not lane.waiting):
-                    lanes.remove(lane)
-                    if all(other.sink is not lane.sink for other in self._all):
-                        self._release(lane.sink)
-            if not lanes:
-                del self._lanes[name]
+        for lane in list(self._leaving):
+            if not lane.busy and (lane.error is not None or not lane.waiting):
+                lanes = self._lanes[lane.query]
+                lanes.remove(lane)
+                for some in (self._waiting, self._full, self._failing, self._leaving):
+                    some.pop(lane, None)
+                if all(other.sink is not lane.sink for other in self._all):
+                    self._release(lane.sink)
+                if not lanes:
+                    del self._lanes[lane.query]
+
+    def _changed(self, lane: _Lane) -> None:
+        """Note what is so of a lane after its batches or its error changed."""
+        for some, belongs in (
+            (self._waiting, bool(lane.waiting)),
+            (self._full, lane.held > self._max_waiting_bytes),
+            (self._failing, lane.error is not None),
+        ):
+            if belongs:
+                some[lane] = None
+            else:
+                some.pop(lane, None)
 
     def send(self, batch: ResultBatch) -> None:
         """Take a batch; each sink of its query gets it after the earlier ones."""
         for lane in self._lanes[batch.query]:
             if batch.sinks is None or lane.key in batch.sinks:
-                lane.waiting.append(batch)
+                lane.take(batch)
+                self._changed(lane)
                 self._start(lane)
 
     def _start(self, lane: _Lane) -> None:
-        if lane.busy or not lane.waiting:
+        if lane.busy or lane not in self._waiting:
             return
         if lane.retry_at is not None and self._clock.monotonic() < lane.retry_at:
             return
@@ -177,22 +216,23 @@ class Delivery:
 
     def collect(self) -> list[Delivered]:
         """Return what was delivered since the last call, and start what may be tried again."""
-        delivered = []
+        delivered, done = [], []
         while not self._done.empty():
             lane, batch, error, at = self._done.get()
+            done.append(lane)
             lane.busy = False
             lane.error = error
             if error is None:
-                lane.waiting.popleft()
-                lane.backoff, lane.retry_at, lane.failures = FIRST_RETRY, None, 0
+                lane.wrote()
                 delivered.append(Delivered(batch, at, lane.key, not self._waits(batch)))
             else:
                 logger.warning("The sink %s of %s failed and is tried again: %r", lane.key, lane.query, error)
                 lane.failures += 1
                 lane.retry_at = self._clock.monotonic() + lane.backoff
                 lane.backoff = min(2 * lane.backoff, LAST_RETRY)
+            self._changed(lane)
         self._let_go()
-        for lane in self._all:
+        for lane in (*done, *self._failing):
             self._start(lane)
         return delivered
 
@@ -226,7 +266,7 @@ class Delivery:
 
     def stuck(self, tries: int) -> bool:
         """Tell whether all that waits, if anything, waits for sinks that have failed so often in a row."""
-        return all(lane.error is not None and lane.failures >= tries for lane in self._all if lane.waiting)
+        return all(lane.error is not None and lane.failures >= tries for lane in self._waiting)
 
     def failures(self, query: str) -> int:
         """Return how often in a row the sink of a query has failed, that of its sinks which failed most."""
@@ -235,30 +275,25 @@ class Delivery:
     @property
     def busy(self) -> bool:
         """Whether a sink is writing."""
-        return any(lane.busy for lane in self._all)
+        return any(lane.busy for lane in self._waiting)
 
     def overfull(self) -> list[tuple[str, Sink, BaseException]]:
         """Return the queries of which a failing sink has more waiting results than allowed, with its error."""
         return [
-            (lane.query, lane.sink, lane.error)
-            for lane in self._all
-            if lane.error is not None and not lane.leaving and lane.held_bytes() > self._max_waiting_bytes
+            (lane.query, lane.sink, lane.error) for lane in self._full if lane.error is not None and not lane.leaving
         ]
 
     def slow(self) -> dict[str, Sink]:
         """Return the queries of which a sink works, but so slowly that more results wait than allowed."""
         return {
             lane.query: lane.sink
-            for lane in self._all
-            if lane.error is None
-            and not lane.leaving
-            and len(lane.waiting) > 1
-            and lane.held_bytes() > self._max_waiting_bytes
+            for lane in self._full
+            if lane.error is None and not lane.leaving and len(lane.waiting) > 1
         }
 
     def writing(self) -> list[str]:
         """Return the queries of which a sink is writing."""
-        return list(dict.fromkeys(lane.query for lane in self._all if lane.busy))
+        return list(dict.fromkeys(lane.query for lane in self._waiting if lane.busy))
 
     def close(self, longest: float) -> list[Sink]:
         """Begin no more writes, and wait for those under way; return the sinks that write nevertheless.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -47,6 +47,19 @@ class _QueryCounts:
     late_at: Counter[str] = field(default_factory=Counter)
     """Those of other sites, by site; those that a relay merged, by all whose they can be."""
     latencies: deque[Micros] = field(default_factory=lambda: deque(maxlen=LATENCIES))
+    _quantiles: dict[str, Micros] | None = None
+
+    def waited(self, latency: Micros) -> None:
+        """Take the latency of a result."""
+        self.latencies.append(latency)
+        self._quantiles = None
+
+    def quantiles(self) -> dict[str, Micros]:
+        """Return p50, p95 and p99 of the latencies; nothing before the first."""
+        if self._quantiles is None:
+            values = np.quantile(np.array(self.latencies), [0.5, 0.95, 0.99]).tolist() if self.latencies else []
+            self._quantiles = {name: int(value) for name, value in zip(("p50", "p95", "p99"), values, strict=False)}
+        return self._quantiles
 
 
 class Metrics:
@@ -143,7 +156,7 @@ class Metrics:
         streams = (name for name, stream in self._running.items() if query in stream.state.queries)
         since = next((self._since(name) for name in streams), None)
         if since is not None and delivered.batch.ingested_at >= since:
-            counts.latencies.append(max(0, delivered.at - delivered.batch.ingested_at))
+            counts.waited(max(0, delivered.at - delivered.batch.ingested_at))
 
     def latencies(self, queries: Iterable[str]) -> list[Micros]:
         """Return the latencies of the last results of some queries, the shortest first."""
@@ -164,11 +177,7 @@ class Metrics:
             wall,
             wall - (now - self._started),
             tuple(self._stream_progress(stream, now) for stream in streams.values()),
-            tuple(
-                self._query_progress(stream, name, delivery, sinks)
-                for stream in streams.values()
-                for name in stream.state.queries
-            ),
+            tuple(query for stream in streams.values() for query in self._queries_progress(stream, delivery, sinks)),
             stopping,
             notes=notes,
         )
@@ -211,27 +220,24 @@ class Metrics:
             shed_share=left_out / came if came else 0.0,
         )
 
-    def _query_progress(
-        self, stream: RunningStream, name: str, delivery: Delivery, sinks: Mapping[str, str]
-    ) -> QueryProgress:
-        counts = self._query(name)
-        latency: dict[str, Micros] = {}
-        if counts.latencies:
-            values = np.quantile(np.array(counts.latencies), [0.5, 0.95, 0.99])
-            latency = dict(zip(("p50", "p95", "p99"), (int(v) for v in values), strict=True))
-        query = next(q for q in stream.definition.queries if q.name == name)
-        return QueryProgress(
-            name=name,
-            stream=stream.name,
-            sink=sinks[name],
-            windows=counts.windows,
-            result_rows=counts.rows,
-            latency=latency,
-            target=query.target,
-            late_rows=counts.late,
-            waiting=len(delivery.waiting(name)),
-            failure=stream.state.queries[name].failure or stream.stuck,
-            paused=stream.state.queries[name].paused,
-            complete_from=stream.state.queries[name].complete_from,
-            behind=delivery.behind(name),
-        )
+    def _queries_progress(
+        self, stream: RunningStream, delivery: Delivery, sinks: Mapping[str, str]
+    ) -> Iterator[QueryProgress]:
+        targets, stuck = {query.name: query.target for query in stream.definition.queries}, stream.stuck
+        for name, state in stream.state.queries.items():
+            counts = self._query(name)
+            yield QueryProgress(
+                name=name,
+                stream=stream.name,
+                sink=sinks[name],
+                windows=counts.windows,
+                result_rows=counts.rows,
+                latency=dict(counts.quantiles()),
+                target=targets[name],
+                late_rows=counts.late,
+                waiting=len(delivery.waiting(name)),
+                failure=state.failure or stuck,
+                paused=state.paused,
+                complete_from=state.complete_from,
+                behind=delivery.behind(name),
+            )

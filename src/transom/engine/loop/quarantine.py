@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from transom.engine.loop.journal import Journal
 from transom.engine.loop.logrecords import Failed
@@ -83,19 +83,21 @@ class Quarantine:
                 for query in stream.state.running():
                     self.fail(stream, query.name, reason)
 
-    def _failures(self) -> list[str | None]:
-        here = [
-            query.failure or stream.stuck
-            for stream in self._streams.values()
-            for query in stream.state.queries.values()
-        ]
-        return [*self._lost, *here]
+    def _failures(self) -> Iterator[str | None]:
+        yield from self._lost
+        for stream in self._streams.values():
+            stuck = stream.stuck
+            yield from (query.failure or stuck for query in stream.state.queries.values())
 
     @property
     def all_failed(self) -> bool:
         """Whether there are queries, and none that runs or can be made to run."""
-        failures = self._failures()
-        return bool(failures) and None not in failures
+        found = False
+        for failure in self._failures():
+            if failure is None:
+                return False
+            found = True
+        return found
 
     def require_a_query(self) -> None:
         """Raise when all have failed.
@@ -109,6 +111,6 @@ class Quarantine:
             if stream.halted is not None:
                 raise stream.halted
         raise QueryFailedError(
-            f"Every query failed; the last reason: {self._failures()[-1]}",
+            f"Every query failed; the last reason: {list(self._failures())[-1]}",
             "Give the corrected queries new names, or start with a new checkpoint.",
         )

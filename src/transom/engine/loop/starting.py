@@ -71,7 +71,7 @@ class Starter:
         looked: list[RunningStream] = []
         most, busy, snapshot_waits = self.scheduler.max_rows(now), self.cuts.busy, self.snapshots.waits
         for name, stream in self.streams.items():
-            if name in busy or stream.halted or not stream.state.running():
+            if name in busy or stream.halted or not stream.state.runs:
                 continue
             held = name in self.changer.held or (snapshot_waits and stream.has_files)  # no other merge before it
             if held or self.backpressure.hold_up(stream):

@@ -92,6 +92,11 @@ class StreamState:
         """Return the queries that have not failed and are not paused."""
         return [c.query for name, c in self.compiled.items() if self.queries[name].runs]
 
+    @property
+    def runs(self) -> bool:
+        """Whether any query runs."""
+        return any(query.runs for query in self.queries.values())
+
     def held(self) -> list[Held]:
         """Return the stores of panes as sources of history for queries that come; sessions leave none."""
         complete_from = {name: query.complete_from for name, query in self.queries.items()}

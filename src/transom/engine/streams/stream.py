@@ -236,7 +236,7 @@ class RunningStream:
         state = self.state
         if self._closing:  # what it gives is still on its way
             return False
-        if not state.running():
+        if not state.runs:
             return True
         if self.seen.away is not None or not self.source.exhausted(state.offset):
             return False
