@@ -24,7 +24,8 @@ def sample(spark: SparkSession, checkpoint: Path) -> dict[str, float]:
     everything else.
 
     Returns:
-        `driver_rss` (resident bytes of the Python driver), `jvm_heap` (used bytes after collection),
+        `driver_rss` (resident bytes of the Python driver), `workers` (bytes that Spark's Python workers do not share
+        with others, together), `jvm_heap` (used bytes after collection),
         `cached_bytes` (storage memory in use on all executors, and cached blocks on disk), `open_files` (of
         the driver and all its descendants), `log_bytes` and `checkpoint_bytes`.
     """
@@ -33,6 +34,7 @@ def sample(spark: SparkSession, checkpoint: Path) -> dict[str, float]:
     process = psutil.Process()
     return {
         "driver_rss": process.memory_info().rss,
+        "workers": sum(_own(each) for each in process.children(recursive=True)),
         "jvm_heap": _heap(spark),
         "cached_bytes": _cached(spark),
         "open_files": sum(_open_files(each) for each in [process, *process.children(recursive=True)]),
@@ -71,6 +73,14 @@ def _cached(spark: SparkSession) -> int:
         most_and_left = executors.next()
         total += int(most_and_left._1()) - int(most_and_left._2())
     return total
+
+
+def _own(process: psutil.Process) -> int:
+    """Return the bytes that a Python process has by itself; 0 for other ones."""
+    try:
+        return int(process.memory_full_info().uss) if process.name().startswith("python") else 0
+    except psutil.NoSuchProcess:
+        return 0
 
 
 def _open_files(process: psutil.Process) -> int:

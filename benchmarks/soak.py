@@ -15,7 +15,7 @@ SETTINGS = {"snapshot_bytes": 256 << 10}
 """Bound of the checkpoint's log and partials: so small that it is reached many times, also in a quick run."""
 FLOOR = 1 << 20
 """Bytes; growth of less than this is measured against it."""
-NAMES = ("driver_rss", "jvm_heap", "cached_bytes", "open_files", "log_bytes", "checkpoint_bytes")
+NAMES = ("driver_rss", "workers", "jvm_heap", "cached_bytes", "open_files", "log_bytes", "checkpoint_bytes")
 REDUCED = "300 micro-batches, or as many as 3.5 minutes allow, instead of 5,000"
 
 
