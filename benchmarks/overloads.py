@@ -38,7 +38,8 @@ class Counts(Recorder):
         super().take(query, table.select(["window_end", "n"]))
 
 
-QUERY = "visits"
+QUERY, EVERY = "visits", "every"
+"""The query, and one over the same rows before anything is done with them."""
 STREAM = "clicks"
 
 
@@ -99,7 +100,13 @@ def worked(frame: DataFrame, rounds: int) -> DataFrame:
 
 
 def _app(
-    source: _Watched, place: Path, rounds: int, within: dict[str, Any], costly: bool, **settings: Any
+    source: _Watched,
+    place: Path,
+    rounds: int,
+    within: dict[str, Any],
+    costly: bool,
+    beside: dict[str, Any] | None = None,
+    **settings: Any,
 ) -> tuple[App, Counts]:
     import transom as tm
 
@@ -107,8 +114,10 @@ def _app(
     app = tm.App(session(), checkpoint=str(place / "checkpoint"), **settings)
     events = app.stream(source, event_time="timestamp_micros(at)", name=STREAM)
     rows = events.map(lambda frame: worked(frame, rounds), costly=costly)
-    visits = rows.group_by("page").window("1 second").agg(n=tm.count())
-    (visits.within(**within) if within else visits).to(recorder, name=QUERY)
+    for name, each, limits in ((QUERY, rows, within), (EVERY, events, beside)):
+        if limits is not None:
+            visits = each.group_by("page").window("1 second").agg(n=tm.count())
+            (visits.within(**limits) if limits else visits).to(recorder, name=name)
     return app, recorder
 
 
@@ -228,12 +237,18 @@ _live: list[tuple[Path, _Transom | _Stock]] = []
 
 
 def start(source: str, place: str, rounds: int, policy: str, limit: str, **how: Any) -> None:
-    """Start the query under a policy: "none", "edf", "even", or "stock"."""
+    """Start the query under a policy: "none", "edf", "even", or "stock".
+
+    With `beside` the query over all rows runs, too, with "delay" or "shed" if there is overload.
+    """
     where = Path(place)
     if policy == "stock":
         _live.append((where, _Stock(source, where, rounds)))
         return
-    within = {"limit": limit} if policy == "none" else {"limit": limit, "on_overload": "shed", "keep": 0.05}
+    shed = {"limit": limit, "on_overload": "shed", "keep": 0.05}
+    within = {"limit": limit} if policy == "none" else shed
+    if "beside" in how:
+        how["beside"] = shed if how["beside"] == "shed" else {"limit": limit}
     _live.append((where, _Transom(source, where, rounds, within, policy, **{"costly": False, **how})))
 
 

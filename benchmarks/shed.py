@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from benchmarks import pacing
 from benchmarks.harness import Run, benchmark, mean_interval
+from benchmarks.overloads import EVERY, QUERY
 from benchmarks.pacing import SECOND
 from benchmarks.plots import Figure, Form, Panel, Series
 from benchmarks.worker import Worker
@@ -28,6 +29,13 @@ ROUNDS = 200
 """Work of a row: so that some ten thousand a second are all that can be done."""
 COSTS = 20
 """A costly map takes so many times what parsing takes."""
+FORMS: dict[str, dict[str, Any]] = {
+    "whole pieces": {},
+    "thinned": {"whole": True},
+    "two queries, whole pieces": {"beside": "shed"},
+    "two queries, thinned": {"beside": "delay"},
+}
+"""What is compared there."""
 BEFORE = 0.5
 """Load until overload begins."""
 START = 2
@@ -157,18 +165,22 @@ def measure(
     report = worker.call("stop")
     files = pacing.arrived(notes)
     found = Measured(notes=report["notes"], slip=slip)
-    visible, counted = read(place / "results" / "visits.parquet")
+    results = {
+        name: read(place / "results" / f"{name}.parquet") for name in (QUERY, *([EVERY] if "beside" in how else []))
+    }
     offered = offered_by(files)
     left_out = offered_by([each for each in files if each.name in set(report["left_out"])])
     for end in range(begin + first * SECOND, begin + last * SECOND, SECOND):
         closes = next(each.visible for each in files if each.first >= end)
-        found.latency[end] = visible.get(end, math.inf) - closes
-        found.offered[end], found.rows[end] = offered[end], counted.get(end, 0)
-    thins = how.get("whole", False)
+        found.latency[end] = max(visible.get(end, math.inf) for visible, _ in results.values()) - closes
+        found.offered[end] = len(results) * offered[end]
+        found.rows[end] = sum(counted.get(end, 0) for _, counted in results.values())
+    thinned = {QUERY} if how.get("whole") or how.get("beside") == "delay" else set()
     wrong = [
         f"{label}: window {(end - begin) / SECOND:g}: {rows} rows, {left_out.get(end, 0)} left out of {offered[end]}"
-        for end, rows in counted.items()
-        if not thins and end in offered and rows + left_out.get(end, 0) != offered[end]
+        for name in results.keys() - thinned
+        for end, rows in results[name][1].items()
+        if end in offered and rows + left_out.get(end, 0) != offered[end]
     ]
     run.check(wrong[:3])
     return found
@@ -262,6 +274,8 @@ def report(run: Run, name: str, load: float, runs: Mapping[str, Sequence[Measure
 def costly(run: Run, worker: Worker, plan: Plan, busy: Able, took: float) -> None:
     """Compare thinning before a map of 20 times the cost of parsing with whole pieces, at twice the capacity.
 
+    Alone, with a source that has no pieces; and with a query over all rows beside, whose rows nobody leaves out.
+
     Args:
         run: The run.
         worker: The engine.
@@ -269,7 +283,7 @@ def costly(run: Run, worker: Worker, plan: Plan, busy: Able, took: float) -> Non
         busy: What can be done with the usual work of a row.
         took: Seconds in which that was found out, which is to be done twice more.
     """
-    if run.left() < 2 * took + 2 * (plan.seconds + SLACK):
+    if run.left() < 2 * took + 4 * (plan.seconds + SLACK):
         run.say("time is short: the costly map is left out")
         return
     plain = ability(run, worker, 0, 64_000)
@@ -277,21 +291,21 @@ def costly(run: Run, worker: Worker, plan: Plan, busy: Able, took: float) -> Non
     able = ability(run, worker, rounds, max(1_000, round(LIMIT / 2 / (1 + COSTS) / plain.row)))
     run.say(f"parsing takes {1e6 * plain.row:.1f} us, the map of {rounds} rounds {1e6 * (able.row - plain.row):.1f} us")
     rates, first = plan.rates(able.per_second, 2.0), plan.quiet + plan.settles + 1
-    found: dict[bool, list[Measured]] = {False: [], True: []}
+    found: dict[str, list[Measured]] = {label: [] for label in FORMS}
     for repeat in range(plan.repeats):
-        for whole in (False, True) if repeat % 2 == 0 else (True, False):
-            label = "thinned" if whole else "whole pieces"
-            one = measure(
-                run, worker, label, "even", rates, first, first + plan.counted, rounds=rounds, costly=True, whole=whole
-            )
-            found[whole].append(one)
+        for label in FORMS if repeat % 2 == 0 else reversed(FORMS):
+            how = {"rounds": rounds, "costly": True, **FORMS[label]}
+            one = measure(run, worker, label, "even", rates, first, first + plan.counted, **how)
+            found[label].append(one)
             run.say(f"{label}: {one.results():.1%} in time, {one.kept():.1%} of the rows, least {one.least():.1%}")
-    pieces, thinned = (fmean(each.kept() for each in found[whole]) for whole in (False, True))
+    pieces, thinned, both_pieces, both_thinned = (fmean(each.kept() for each in some) for some in found.values())
     budget = (1 + COSTS) / 2.0
     run.figure("costly.rows_ratio", thinned / pieces if pieces else math.nan)
+    run.figure("costly.beside_ratio", both_thinned / both_pieces if both_pieces else math.nan)
     run.say(
         f"thinned / whole pieces: {thinned:.3f} / {pieces:.3f}; by the arithmetic of costs at most "
-        f"{(budget - 1) / COSTS:.3f} / {budget / (1 + COSTS):.3f}"
+        f"{(budget - 1) / COSTS:.3f} / {budget / (1 + COSTS):.3f}; with a query of all rows beside "
+        f"{both_thinned:.3f} / {both_pieces:.3f}"
     )
 
 

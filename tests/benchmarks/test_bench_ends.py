@@ -74,7 +74,7 @@ def test_shed(ends: Ends, options: list[str], latency: float) -> None:
     able = Able(10_000.0, 1e-4, 0.1)
     found = ends(shed, options, Worker=worker, ability=lambda *how: able, measure=overloaded(latency))
     assert found["load150.even.results"] == (latency <= LIMIT)
-    assert found["costly.rows_ratio"] == (1.0 if latency <= LIMIT else None)
+    assert found["costly.rows_ratio"] == found["costly.beside_ratio"] == (1.0 if latency <= LIMIT else None)
     assert ("load110.even.rows" in found) is (not options)
 
 
