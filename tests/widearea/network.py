@@ -52,7 +52,16 @@ class World:
         self.rate = {(a, b): draw.choice([5_000, 50_000, 500_000]) for a in SITES for b in SITES}
         self.blocked: set[tuple[str, str]] = set()
         self.connections: dict[tuple[str, str], Connection] = {}
-        self.disks = {site: Disk() for site in SITES}
+        self.disks = {site: Disk(f"ck-{site}") for site in SITES}
+        self.rows = self.renewals = self.boots = 0
+        self.accepts: set[str] = set()
+        """Sites whose next runs go on where something was lost."""
+        self.lost = False
+        """Whether anything was lost for ever."""
+        self.ends = False
+        """Whether runs end with their rows."""
+        self.finished: set[str] = set()
+        """Sites whose runs have ended."""
         self.nodes: dict[str, Node | None] = {site: Node(self, site, self.disks[site]) for site in SITES}
         self.plans = 0
         self.refused = 0
@@ -107,9 +116,10 @@ class World:
         if not made.alive or direction in made.lost:
             return
         source, target = self.nodes[made.source], self.nodes[made.target]
-        if source is None or target is None:
-            return
+        if source is None or (target is None and (direction == "up" or made.target not in self.finished)):
+            return  # what was said before the end of a run comes
         if direction == "up":
+            assert target is not None
             if not made.open:
                 made.open = True
                 known = [each for receiver in target.receivers.values() for each in receiver.standings]
@@ -148,15 +158,23 @@ class World:
     def crash(self, site: str, away: tuple[int, int] = (100, 3_000)) -> None:
         """End a site; another run of it begins after so many milliseconds, at least and at most."""
         self.nodes[site] = None
+        self.disconnect(site)
+        self.at(self.now + self.random.randrange(*away) * MS, lambda: self.start(site))
+
+    def disconnect(self, site: str) -> None:
         for peer in SITES:
             if peer != site:
                 self.cut_off(site, peer)
                 self.cut_off(peer, site)
-        self.at(self.now + self.random.randrange(*away) * MS, lambda: self.start(site))
 
     def start(self, site: str) -> None:
-        if self.nodes[site] is None:
+        """Begin another run of a site; who has ended runs again, too: that run has heard of no end."""
+        if self.nodes[site] is None and site not in self.finished:
             self.nodes[site] = Node(self, site, self.disks[site])
+            again, self.finished = self.finished, set()
+            for each in sorted(again):
+                self.disconnect(each)
+                self.start(each)
 
     def block(self, ends: tuple[str, str]) -> None:
         self.blocked.add(ends)
@@ -200,17 +218,34 @@ class World:
                 if peer != site and self.random.random() < 0.5:
                     self.connect(site, peer)
             node.turn()
+            if self.calm and self.ends and node.ended() and self.may_finish(site, node):
+                self.finish(site)
         self.at(self.now + TURN, lambda: self.turn(site))
 
-    def everything_is_there(self) -> bool:
+    def has_all(self, site: str) -> bool:
+        """Tell whether all that sites have made for one is there."""
         for flow, ends in FLOWS.items():
-            got = {each.site: each.place.upto for each in standings(self.disks[ends.destination].inbox[flow], flow)}
-            if any(got.get(site, 0) != self.disks[site].cuts for site in ends.sources):
+            got = {each.site: each.place.upto for each in standings(self.disks[site].inbox[flow], flow)}
+            if ends.destination == site and any(got.get(there, 0) != self.disks[there].cuts for there in ends.sources):
                 return False
-        nodes = self.nodes.values()
-        return all(
-            node and not any(p.part.upto > p.part.after for s in node.senders for p in s.unacked) for node in nodes
+        return True
+
+    def may_finish(self, site: str, node: Node) -> bool:
+        """Tell whether nothing is lost by bad luck when a run ends: its last ack, or that others do not know its end.
+
+        Nobody can find that out, so people have to run such sites again.
+        """
+        known = all(
+            sender.acked == self.disks[peer].cuts
+            for peer, other in self.nodes.items()
+            for sender in (other.senders if other is not None else ())
+            if FLOWS[sender.flow].destination == site
         )
+        ends = {FLOWS[sender.flow].destination for sender in node.senders} - {site, *self.finished}
+        return known and ends <= set(node.carrier.open) and self.has_all(site)
+
+    def everything_is_there(self) -> bool:
+        return all(map(self.has_all, SITES)) and all(node is not None and node.done() for node in self.nodes.values())
 
     def story(self, trouble: int, patience: int) -> bool:
         """Let trouble last so long, then peace; tell whether everything arrived and was acked."""
@@ -228,12 +263,34 @@ class World:
                 return True
         return False
 
+    def to_the_end(self, trouble: int, patience: int) -> bool:
+        """Let runs end with their rows, of which some come yet while there is trouble; tell whether all of them end."""
+        self.ends, self.calm = True, False
+        end = self.now + trouble
+        while self.now < end:
+            self.run(self.now + self.random.randrange(100, 1_500) * MS)
+            self.mishap()
+        self.calm = True
+        end = self.now + patience
+        while self.now < end and self.finished != {*SITES}:
+            self.run(self.now + 500 * MS)
+        return self.finished == {*SITES}
+
+    def finish(self, site: str) -> None:
+        """End a run whose work is done; others hear so a little later than what it has said."""
+        self.finished.add(site)
+        self.nodes[site] = None
+        for peer in SITES:
+            for ends in ((site, peer), (peer, site)):
+                if peer != site:
+                    self.at(self.now + 5_000 * MS, lambda ends=ends: self.cut_off(*ends))
+
     def check(self) -> None:
         """Every cut of every site is merged exactly once, in order."""
         for flow, ends in FLOWS.items():
             inbox = self.disks[ends.destination].inbox[flow]
-            rows = Counter((site, cut) for parcel in inbox if parcel.body for site, cut in json.loads(parcel.body))
-            wanted = {(site, cut): 1 for site in ends.sources for cut in range(1, self.disks[site].cuts + 1)}
+            rows = Counter(tag for parcel in inbox if parcel.body for _, _, tag in json.loads(parcel.body))
+            wanted = {tag: 1 for site in ends.sources for tag in self.disks[site].rows}
             assert rows == wanted
             at: dict[str, Place] = {}
             for parcel in inbox:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from transom.widearea.carriers import Carrier
-from transom.widearea.parcels import Ack, Parcel, Part, PartitionProgress, Place, Standing
+from transom.widearea.parcels import Ack, Parcel, Part, PartitionProgress, Reason, Refusal, Standing
 from transom.widearea.receivers import Receiver, Store
 from transom.widearea.room import Awaited, Room
 from transom.widearea.routes import Ends, Routes
@@ -32,13 +32,26 @@ def merge(_flow, bodies):
 class Disk:
     """What a site keeps through crashes."""
 
+    identity: str
     epoch: int = 0
-    cuts: int = 0
+    rows: list[int] = field(default_factory=list)
+    """Of each cut, a number that no other cut of any site has."""
+    renewed: dict[str, str] = field(default_factory=dict)
+    """By flow, an identity that is another one than the checkpoint's."""
     shipped: dict[str, list[tuple[int, int, int]]] = field(default_factory=lambda: {flow: [] for flow in FLOWS})
     acked: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FLOWS, 0))
     """As logged: may be older than what is known."""
     inbox: dict[str, list[Parcel]] = field(default_factory=lambda: {flow: [] for flow in FLOWS})
     full_until: int = 0
+
+    @property
+    def cuts(self) -> int:
+        """The last cut."""
+        return len(self.rows)
+
+    def incarnation(self, flow: str) -> str:
+        """Return by what identity a flow is known at its destination."""
+        return self.renewed.get(flow, self.identity)
 
 
 class Node:
@@ -46,8 +59,10 @@ class Node:
 
     def __init__(self, world: World, name: str, disk: Disk) -> None:
         self.world, self.name, self.disk = world, name, disk
+        self.accepts = name in world.accepts
         disk.epoch += 1
-        boot = f"{name}{disk.epoch}"
+        world.boots += 1
+        boot = f"{name}{world.boots}"
         routes = Routes(name, TICK, FLOWS)
         rates = {site: 50_000.0 for site in SITES if site != name}
         self.carrier = Carrier(name, boot, routes, merge, rates, relay_bytes=world.relay_bytes, silence=3_000 * MS)
@@ -59,6 +74,8 @@ class Node:
                 held_bytes=world.held_bytes,
                 patience=4_000 * MS,
                 has_room=self.has_room,
+                accepts_loss=self.accepts,
+                anew=anew(disk.inbox[flow]),
             )
             for flow, ends in FLOWS.items()
             if ends.destination == name
@@ -67,16 +84,19 @@ class Node:
         self.carrier.leaving = lambda: [sender.standing for sender in self.senders]
         self.ticked = 0
         self.storing: list[Store] = []
+        self.heard: dict[str, dict[str, Part]] = {flow: {} for flow in self.receivers}
+        """By flow and site, the newest part that came in this run."""
 
     def restored(self, flow: str) -> Sender:
         ranges = [each for each in self.disk.shipped[flow] if each[1] > self.disk.acked[flow]]
-        sender = Sender(flow, self.name, f"ck-{self.name}", self.disk.epoch, self.disk.cuts)
+        incarnation = self.disk.incarnation(flow)
+        sender = Sender(flow, self.name, incarnation, self.disk.epoch, self.disk.cuts)
         after = self.disk.shipped[flow][-1][1] if self.disk.shipped[flow] else 0
         parcels = [
             Parcel(
                 flow,
                 tick,
-                (Part(self.name, f"ck-{self.name}", 0, low, high, 1, partitions=at(high)),),
+                (Part(self.name, incarnation, 0, low, high, 1, partitions=at(high)),),
                 self.body(low, high),
             )
             for low, high, tick in ranges
@@ -85,11 +105,12 @@ class Node:
         return sender
 
     def body(self, after: int, upto: int) -> bytes:
-        rows = [[self.name, cut] for cut in range(after + 1, upto + 1)]
+        rows = [[self.name, cut, self.disk.rows[cut - 1]] for cut in range(after + 1, upto + 1)]
         return json.dumps(rows).encode() + b" " * (self.world.padding * len(rows)) if rows else b""
 
     def commit(self) -> None:
-        self.disk.cuts += 1
+        self.world.rows += 1
+        self.disk.rows.append(self.world.rows)
         for sender in self.senders:
             sender.committed(self.disk.cuts)
 
@@ -102,12 +123,17 @@ class Node:
                 if carrier.routes.departs(sender.flow, number):
                     sender.departs(number)
         self.ticked = max(tick, self.ticked)
+        for sender in self.senders:
+            if self.world.ends:
+                sender.ends(tick)
         carrier.expired(now)
         for receiver in self.receivers.values():
             self.perform(receiver.expired(now))
         for peer, forgot in carrier.reopened:
             for sender in self.senders:
                 sender.reopened(peer, forgot)
+                if forgot and FLOWS[sender.flow].destination == peer:
+                    sender.forgotten()
         carrier.reopened.clear()
         self.take()
         if now >= self.disk.full_until:
@@ -128,18 +154,43 @@ class Node:
                 self.perform(self.receivers[parcel.flow].received(parcel, via, now))
             news, carrier.news = carrier.news, []
             for message in news:
+                told = (message.standing,) if isinstance(message, Ack) else message.standings
                 for sender in self.senders:
-                    if isinstance(message, Ack):
-                        if (message.standing.flow, message.standing.site) == (sender.flow, self.name):
-                            sender.stands(message.standing)
-                            if self.world.random.random() < 0.5:
-                                self.disk.acked[sender.flow] = max(self.disk.acked[sender.flow], sender.acked)
-                    elif message.flow == sender.flow:
-                        for standing in message.standings:
-                            if standing.site == self.name:
-                                sender.stands(standing)
+                    for standing in told:
+                        if (standing.flow, standing.site) == (sender.flow, self.name):
+                            self.stands(sender, standing)
+                    if isinstance(message, Refusal) and message.flow == sender.flow:
                         sender.refused(message, now)
-                        assert sender.refusal is None, message
+                        assert sender.refusal is None or self.world.lost, message
+
+    def stands(self, sender: Sender, standing: Standing) -> None:
+        """Take where a destination stands; go on with another identity where it has more than there is here."""
+        sender.stands(standing)
+        flow = sender.flow
+        if sender.refusal is not None and sender.refusal.reason is Reason.BEHIND and self.accepts:
+            self.world.renewals += 1
+            self.disk.renewed[flow] = f"{self.disk.identity}+{self.world.renewals}"
+            sender.begin_anew(self.disk.renewed[flow])
+        elif self.world.random.random() < 0.5:
+            self.disk.acked[flow] = max(self.disk.acked[flow], sender.acked)
+
+    def done(self) -> bool:
+        """Tell whether nothing is left to do: all that left was acked, and nothing passes here that can."""
+        passes = {FLOWS[flow].destination for flow in self.carrier.relay.flows} & set(self.carrier.open)
+        left = any((sender.unacked or sender.due is not None) and not self.may_go(sender) for sender in self.senders)
+        return not passes and not left and not self.storing
+
+    def may_go(self, sender: Sender) -> bool:
+        """Tell whether a destination that has ended has all rows of a flow: a site ends then, too, after a while."""
+        return FLOWS[sender.flow].destination in self.world.finished and sender.acked == self.disk.cuts
+
+    def ended(self) -> bool:
+        """Tell whether it ends: that was told to others, and all of them have said so in this run."""
+        told = all(sender.told_end or self.may_go(sender) for sender in self.senders)
+        heard = all(
+            site in parts and parts[site].ended for flow, parts in self.heard.items() for site in FLOWS[flow].sources
+        )
+        return self.done() and told and heard
 
     def fix(self, order: Fix) -> None:
         if order.upto > order.after:
@@ -150,11 +201,11 @@ class Node:
     def has_room(self, parcel: Parcel, now: int) -> bool:
         """Tell whether the rows of a flow's open windows are few enough, or a window waits for the parcel."""
         inbox = self.disk.inbox[parcel.flow]
-        last = {part.site: part for each in inbox for part in each.parts}
-        got = [last[site].upto if site in last else 0 for site in FLOWS[parcel.flow].sources]
+        newest = last(inbox)
+        got = [newest[site].upto if site in newest else 0 for site in FLOWS[parcel.flow].sources]
         closed = min(got) // WINDOW * WINDOW
         full = sum(max(0, upto - closed) for upto in got) > self.world.memory
-        taken = self.rooms[parcel.flow].takes(parcel, last, Awaited(closed + WINDOW) if full else None, now)
+        taken = self.rooms[parcel.flow].takes(parcel, newest, Awaited(closed + WINDOW) if full else None, now)
         self.world.refused += not taken
         return taken
 
@@ -174,6 +225,7 @@ class Node:
             return
         store = self.storing.pop(0)
         self.disk.inbox[store.parcel.flow].append(store.parcel)
+        self.heard[store.parcel.flow].update({part.site: part for part in store.parcel.parts})
         if self.world.random.random() < self.world.crash_between:
             self.world.crash(self.name)
             return
@@ -195,8 +247,14 @@ def at(cut: int) -> tuple[PartitionProgress, ...]:
 
 
 def standings(inbox: list[Parcel], flow: str) -> list[Standing]:
-    found: dict[str, Place] = {}
-    for parcel in inbox:
-        for part in parcel.parts:
-            found[part.site] = max(part.place, found.get(part.site, part.place))
-    return [Standing(flow, site, f"ck-{site}", place) for site, place in found.items()]
+    return [Standing(flow, site, part.incarnation, part.place) for site, part in last(inbox).items()]
+
+
+def last(inbox: list[Parcel]) -> dict[str, Part]:
+    """Return the newest part of each site."""
+    return {part.site: part for parcel in inbox for part in parcel.parts}
+
+
+def anew(inbox: list[Parcel]) -> list[str]:
+    """Return the sites of which rows were lost, and no row has come since."""
+    return [site for site, part in last(inbox).items() if part.anew and part.empty]

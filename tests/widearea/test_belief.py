@@ -122,3 +122,14 @@ def test_rows_have_arrived_by_now() -> None:
     sent = parcel(replace(part("a", 0, 1), arrived=MAX_TIME), replace(part("b", 0, 1), arrived=5), part("c", 0, 0))
     assert [each.arrived for each in arrived_by(sent, 100).parts] == [100, 5, None]
     assert arrived_by(parcel(part("a", 0, 1)), 0) == parcel(part("a", 0, 1))
+
+
+def test_while_a_site_is_heard_nobody_brings_what_another_checkpoint_of_it_had() -> None:
+    """Who accepts a loss would begin anew with that, and refuse the site."""
+    belief = believing()
+    before, now = (parcel(replace(part("a", 5, 6, epoch=1), incarnation=each)) for each in ("before", "now"))
+    assert "with another checkpoint than it has" in belief.doubt(before, "relay", 0)
+    assert not belief.doubt(now, "a", 0)
+    assert not belief.doubt(now, "relay", 0)
+    belief.left("a")
+    assert not belief.doubt(before, "relay", 0)

@@ -7,6 +7,7 @@ from itertools import permutations
 
 import pytest
 
+from transom.widearea import carriers
 from transom.widearea.carriers import Carrier
 from transom.widearea.links import Receipt
 from transom.widearea.messages import Opened
@@ -229,3 +230,20 @@ def test_what_others_wait_for_at_a_relay_leaves_though_its_link_is_full() -> Non
     here.dispatch([mine], 0)
     (*_, last) = here._neighbours["home"].parcels.values()
     assert [part.site for part in last.parts] == ["a", "b"]
+
+
+def test_what_a_relay_passed_on_is_forgotten_where_nobody_will_say_what_became_of_it(monkeypatch) -> None:
+    """Its site would wait for that for ever, when it is to end."""
+    here = carrier(home=10_000.0, b=10_000.0)
+    for cut in (1, 2):
+        here._do(here.relay.received(parcel("f", "b", size=10, upto=cut), "b", None, 0), 0)
+    (first, _) = here.frames("home", 0)
+    here.heard("home", Receipt(first.number, len(first.payload)), 0)
+    here.closed("home")
+    here.opened("home", Opened("another run"), 0)
+    assert [key[2] for key in here.relay._passed] == [2]  # the other one goes there now
+    here.heard("home", ack("f", "b", upto=2), 0)
+    assert here.relay.flows == set()
+    monkeypatch.setattr(carriers, "QUEUE_BYTES", -1)
+    here._do(here.relay.received(parcel("f", "b", upto=3), "b", None, 0), 0)  # no room
+    assert here.relay.flows == set()

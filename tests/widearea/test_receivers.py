@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.widearea.made import S, parcel, part, standing
 
-from transom.widearea.parcels import Parcel, Part, PartitionProgress, Reason, Refusal, Standing
+from transom.widearea.parcels import Parcel, Part, PartitionProgress, Reason, Refusal, Standing, Tell
 from transom.widearea.receivers import Receiver, Store
 
 
@@ -123,7 +123,7 @@ def test_nothing_is_acked_before_it_is_durable() -> None:
     (store,) = receiver.received(parcel(part("a", 0, 1)), "via", 0)
     assert receiver.received(parcel(part("a", 0, 1)), "other", 0) == []
     assert receiver.standings == ()
-    assert [tell.message.standing for tell in receiver.stored(store)] == [standing("a", 1)]
+    assert said(receiver.stored(store)) == [("via", 1), ("other", 1)]
 
 
 @pytest.mark.parametrize(
@@ -207,3 +207,52 @@ def test_a_flow_that_is_new_at_a_site_begins_later() -> None:
     inbox = Inbox()
     assert inbox(parcel(part("a", 9, 10, since=7, acked=7))) == []
     assert inbox(parcel(part("a", 7, 9, since=7, acked=7))) == [9, 10]
+
+
+def said(actions) -> list[tuple[str, object]]:
+    """Return whom something is told, and what: the last cut that is here, or why a parcel is refused."""
+    return [
+        (each.peer, each.message.reason if isinstance(each.message, Refusal) else each.message.standing.place.upto)
+        for each in actions
+        if isinstance(each, Tell)
+    ]
+
+
+def test_whoever_brings_what_is_ahead_is_told_what_becomes_of_it() -> None:
+    """A relay keeps a parcel until it hears of it: the source had sent the same one straight, and heard alone."""
+    receiver = Receiver("f")
+    ahead = parcel(part("a", 1, 2))
+    for via in ("a", "relay", "a"):
+        assert receiver.received(ahead, via, 0) == []
+    one, two = receiver.received(parcel(part("a", 0, 1)), "a", 0)
+    assert said(receiver.stored(one)) == [("a", 1)]
+    assert said(receiver.stored(two)) == [("a", 2), ("relay", 2)]
+
+
+def test_whoever_brings_what_is_ahead_for_too_long_is_told_so() -> None:
+    receiver = Receiver("f", patience=S)
+    for via in ("a", "relay"):
+        receiver.received(parcel(part("a", 1, 2)), via, 0)
+    assert said(receiver.expired(S)) == [("a", Reason.AHEAD), ("relay", Reason.AHEAD)]
+
+
+def test_whoever_brings_what_is_being_stored_is_told_when_that_is_done() -> None:
+    receiver = Receiver("f")
+    first, second = parcel(part("a", 0, 1)), parcel(part("a", 1, 2), part("b", 0, 1))
+    (one,) = receiver.received(first, "a", 0)
+    (two,) = receiver.received(second, "relay", 0)
+    assert receiver.received(first, "relay", 0) == []
+    assert receiver.received(second, "b", 0) == []
+    assert said(receiver.stored(one)) == [("a", 1), ("relay", 1)]
+    assert said(receiver.received(first, "b", 0)) == [("b", 1)]
+    assert sorted(said(receiver.stored(two))) == [("b", 1), ("b", 2), ("relay", 1), ("relay", 2)]
+
+
+def test_whoever_brought_what_is_given_up_with_a_loss_is_told() -> None:
+    receiver = Receiver("f", [standing("a", 1)], accepts_loss=True)
+    ahead = parcel(part("a", 2, 3))
+    assert receiver.received(ahead, "relay", 0) == []
+    (store,) = receiver.received(parcel(replace(part("a", 0, 1), incarnation="another")), "a", 0)
+    assert said(receiver.stored(store)) == [("a", 1)]
+    assert said(receiver.expired(0)) == [("relay", Reason.AHEAD)]
+    assert receiver.expired(0) == []

@@ -115,3 +115,19 @@ def test_partials_that_cannot_be_merged_go_apart() -> None:
     relay.received(parcel(part("a", 0, 1)), "a", Expected(frozenset("ab"), S, S), 0)
     found = relay.received(parcel(part("b", 0, 1)), "b", Expected(frozenset("ab"), S, S), 0)
     assert [action.parcel for action in found] == [parcel(part("a", 0, 1)), parcel(part("b", 0, 1))]
+
+
+def test_what_was_said_on_a_connection_that_is_gone_is_not_waited_for() -> None:
+    relay = Relay(joined)
+    for cut in range(3):
+        relay.received(parcel(part("a", cut, cut + 1)), "a", None, 0)
+    relay.received(replace(parcel(part("a", 0, 1)), flow="g"), "a", None, 0)
+    assert relay.flows == {"f", "g"}
+    relay.unanswered("f", [parcel(part("a", 1, 2), part("b", 0, 1))])
+    assert [key for key in relay._passed if key[0] == "f"] == [("f", "a", 2)]
+    relay.lost(parcel(part("a", 1, 2)))
+    relay.unanswered("g")
+    assert (relay.flows, relay.nbytes) == (set(), 0)
+    relay.received(parcel(part("b", 0, 1)), "b", ALL, 0)
+    relay.unanswered("f")  # it has not gone yet
+    assert relay.flows == {"f"}

@@ -81,8 +81,11 @@ def test_a_restart_sends_the_same_ranges_and_ticks_with_its_own_epoch() -> None:
     assert parts == [(2, 3, 7, 1, 4), (3, 5, 7, 2, 6)]
     assert each.acked == 2
     each.departs(10)
+    each.stands(Standing("f", "a", "ck-a", Place(3, 7, 1)))
+    assert each.due is None
+    each.stands(Standing("f", "a", "ck-a", Place(5, 7, 2)))
     made = fixed(each)
-    assert (made.part.after, made.part.upto, made.part.acked) == (5, 9, 2)
+    assert (made.part.after, made.part.upto, made.part.acked) == (5, 9, 5)
 
 
 def test_who_hears_of_cuts_that_have_not_left_rests() -> None:
@@ -166,3 +169,65 @@ def test_a_flow_that_rests_asks_now_and_then_whether_somebody_has_helped() -> No
     assert each.refusal is not None
     each.stands(Standing("f", "a", made[0].part.incarnation, made[0].part.place))
     assert each.refusal is None
+
+
+def test_the_end_of_a_run_is_told_once_and_again_if_there_is_more() -> None:
+    """A source that was at its end may go on, while acks are waited for; and a destination may begin anew."""
+    each = sender(committed=3)
+    each.restored(3)
+    each.ends(7)
+    assert fixed(each).part.ended
+    each.ends(8)
+    assert (each.fix(), each.told_end) == (None, True)
+    each.goes_on()
+    each.committed(4)
+    assert not each.told_end
+    each.departs(9)
+    assert not fixed(each).part.ended
+    for again in (lambda: each.committed(5), each.forgotten):
+        again()
+        each.ends(10)
+        assert fixed(each).part.ended
+        assert each.told_end
+    assert [(parcel.part.upto, parcel.part.ended) for parcel in each.unacked] == [(4, False), (5, True), (5, True)]
+
+
+def again(*fixed_before: Parcel, left: int = 0, committed: int = 0) -> Sender:
+    """Return the sender of a later run."""
+    made = Sender("f", "a", "ck-a", 2, committed)
+    made.restored(left, fixed_before)
+    made.departs(9)
+    return made
+
+
+def test_a_later_run_asks_where_the_destination_stands_before_it_fixes_cuts() -> None:
+    """Its checkpoint may be an old copy; a relay says what it has heard of the run before."""
+    each = again(left=7, committed=9)
+    asked = fixed(each)
+    assert (asked.part.after, asked.part.upto, asked.part.ended) == (7, 7, False)
+    each.departs(10)
+    assert each.due is None
+    each.stands(standing("a", 7))
+    assert each.due is None
+    each.stands(standing("a", 7, epoch=2, step=1))
+    assert fixed(each).part.upto == 9
+
+
+def test_an_old_copy_hears_that_before_its_cuts_are_taken_for_others() -> None:
+    each = again(left=7, committed=9)
+    fixed(each)
+    each.stands(standing("a", 9))
+    assert each.refusal is not None
+    assert each.refusal.reason is Reason.BEHIND
+    each.begin_anew("another")
+    assert fixed(each).part.upto == 9
+
+
+def test_what_an_earlier_run_has_fixed_asks_as_well() -> None:
+    each = again(parcel(part("a", 5, 7)), left=7, committed=7)
+    ((sent, _),) = each.waiting(0)
+    each.ends(9)
+    each.committed(8)
+    assert each.due is None
+    each.stands(standing("a", 7, epoch=2, step=sent.part.step))
+    assert (fixed(each).part.upto, each.told_end) == (8, True)

@@ -37,6 +37,8 @@ def show_sites(files: Sequence[Path], *, as_json: bool) -> None:
         runs = "runs" if status["runs"] else "does not run now"
         rest = f" {runs}; as of {format_time(status['at'])}{_plan(status)}"
         console.print(Text.assemble((status["site"], "bold"), rest))
+        for each in status.get("waits", ()):
+            console.print(Text(f"the end of its run waits: {each}"))
         for table in (_links(status), _leaving(status), _arriving(status)):
             if table.row_count:
                 console.print(table)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -12,50 +11,34 @@ from typing import Any
 
 from transom.engine.loop.logrecords import Arrived, Shipped
 from transom.engine.loop.loop import Beside, Loop
-from transom.engine.spark.cutstats import CutStats
-from transom.engine.streams.sending import CutRange, Elsewhere, FlowSender, query_of
+from transom.engine.streams.sending import CutRange, Elsewhere, FlowSender
 from transom.engine.streams.stream import RunningStream
 from transom.errors import JobChangedError, SiteError
 from transom.model.time import Clock, Micros, format_duration
 from transom.sites.agreement import merged, merged_alike
 from transom.sites.codec import LinkPacking
-from transom.sites.flows import FlowDefinition, SiteStreams
+from transom.sites.flows import SiteStreams
 from transom.sites.incarnations import Incarnations
 from transom.sites.mail import Mail
 from transom.sites.planning import Planning
 from transom.sites.receiving import Most, Receiving
+from transom.sites.shipments import Shipment, content_of
 from transom.sites.status import EVERY, status_of, write_status
 from transom.sites.telling import told_of
-from transom.sites.waiting import Alone
+from transom.sites.waiting import Alone, Passing, Telling
 from transom.storage.places import Place
-from transom.widearea.bodies import to_body
 from transom.widearea.carriers import Carrier
 from transom.widearea.parcels import (
     Ack,
-    Delays,
     Parcel,
     Part,
-    PartitionProgress,
     Reason,
     Refusal,
-    RowCounts,
     Standing,
 )
 from transom.widearea.routes import Ends, Routes
 from transom.widearea.senders import Fix, Sender
 from transom.widearea.topology import INTERVALS, Site
-
-
-@dataclass(frozen=True)
-class Shipment:
-    """A flow that leaves here."""
-
-    flow: FlowDefinition
-    stream: RunningStream
-    gathered: FlowSender
-    """What the log says of it."""
-    sender: Sender
-    """What this run makes of it."""
 
 
 @dataclass(frozen=True)
@@ -128,9 +111,11 @@ class Shipping(Beside):
         """By flow, the last time at which it left so that this site is heard."""
         self._told: dict[str, Any] = {}
         """By stream, what was last told of it besides its rows."""
-        self._ended: set[str] = set()
-        """Flows whose last parcel says that this run ends with it."""
-        self._alone = Alone()
+        self._alone, self._passing = Alone(), Passing()
+        self._let_go: set[str] = set()
+        """Flows of which all rows have arrived, and whose destination may have ended since."""
+        self.telling = Telling()
+        """Of what this run waits for, when it is to end."""
         self._resting: set[str] = set()
         """Flows that are refused until somebody helps, and of which people have heard so."""
         self._loop: Loop
@@ -149,7 +134,9 @@ class Shipping(Beside):
             for flow, gathered in stream.senders.items():
                 self._require_known(stream, gathered)
                 sender = Sender(flow, self.here.site, self._incarnations.of(flow), self.here.epoch, gathered.committed)
-                sender.restored(gathered.left, [self._again(stream, flow, each) for each in gathered.ranges.values()])
+                sender.restored(
+                    gathered.left, [self._again(stream, gathered, each) for each in gathered.ranges.values()]
+                )
                 self.shipments[flow] = Shipment(self.flows[flow], stream, gathered, sender)
         self.carrier.leaving = lambda: [shipment.sender.standing for shipment in self.shipments.values()]
         self.receiving.begin(loop, self._check)
@@ -170,6 +157,8 @@ class Shipping(Beside):
     def look(self) -> None:
         """Take in what came, and let leave what is due."""
         now = self._clock.monotonic()
+        for text in self.telling.look(now):
+            self._journal.note(text)
         self._mail.look(now)
         self.carrier.expired(now)
         self.receiving.expired(now)
@@ -204,35 +193,53 @@ class Shipping(Beside):
 
     def done(self) -> bool:
         """Tell whether all that left has arrived, the destinations know that this run ends, and nothing passes here."""
-        there = any(flow.destination in self.carrier.open for flow in self.flows.values())
-        passes = there and self.carrier.relay.nbytes > 0
-        return not passes and all(map(self._has_arrived, self.shipments.values()))
+        lacking = [text for text in map(self._lacks, self.shipments.values()) if text]
+        waits = [*lacking, *self._passing.look(self.carrier, not lacking, self._clock.monotonic())]
+        self.telling.found(waits)
+        return not waits
 
-    def _has_arrived(self, each: Shipment) -> bool:
-        told = not self._once or each.flow.name in self._ended or each.stream.halted is not None
-        return told and not each.gathered.waits and not each.sender.unacked
+    def _lacks(self, each: Shipment) -> str:
+        told = not self._once or each.sender.told_end or each.stream.halted is not None
+        arrived = each.flow.name in self._let_go and not each.gathered.waits
+        return "" if arrived else each.lacks(told, self._hears(each))
+
+    def _hears(self, each: Shipment) -> bool:
+        """Tell whether the destination of a flow is connected."""
+        return each.flow.destination in (self.here.site, *self.carrier.open)
 
     def end(self) -> None:
-        """Close the connections."""
-        if self.planning is not None:
-            self.planning.end()
-        self._show(self._clock.monotonic())
-        self._mail.end()
+        """Close the connections, whatever else cannot be done: nobody would hear that this run is gone."""
+        try:
+            if self.planning is not None:
+                self.planning.end()
+            self._show(self._clock.monotonic())
+        finally:
+            self._mail.end()
 
     def _give_up(self, now: Micros) -> None:
-        """End a run that only waits for a destination which may have ended without this site."""
+        """End a run that only waits for a destination which may have ended; with an error if that lacks rows."""
         waiting = {name: after for name, each in self.shipments.items() if (after := self._waits_for(each)) is not None}
         for name, waited in self._alone.look(now, waiting).items():
             there, here = self.flows[name].destination, self.here.site
-            what = f"{there} has not been heard for {format_duration(waited)}, and may have ended without {here}"
-            self._loop.ending.fail(SiteError(f"{what}: it lacks what is new of {name!r}.", "Run both again."))
+            what = f"{there} has not been heard for {format_duration(waited)}, and may have ended"
+            if self.shipments[name].gathered.waits:
+                error = f"{what} without {here}: it lacks what is new of {name!r}."
+                self._loop.ending.fail(SiteError(error, "Run both again."))
+            else:
+                self._let_go.add(name)
+                self._journal.note(f"{what}: it has all rows of {name!r}, and is not waited for any longer")
 
     def _waits_for(self, each: Shipment) -> Micros | None:
-        """Return how long a site may be silent, if a flow only waits for a destination that is not connected."""
-        there = each.flow.destination
-        hears = there == self.here.site or there in self.carrier.open
-        waits = self._ends(each.stream) and not hears and not self._has_arrived(each)
-        return each.stream.definition.policy.absent_after if waits else None
+        """Return how long a site may be silent, if a flow only waits for a destination that is not connected.
+
+        One that waits for all sites cannot have ended without rows of this one, only without the last ack.
+        """
+        stream = each.stream
+        reads = stream.name in self._loop.cuts.busy or not (stream.ended() or stream.stuck)
+        if not self._once or reads or self._hears(each) or not self._lacks(each):
+            return None
+        after = stream.definition.policy.absent_after
+        return 0 if after is None and not each.gathered.waits else after
 
     # ---- what leaves
 
@@ -247,10 +254,9 @@ class Shipping(Beside):
             self._told[flow] = news
             sender.progressed()
         if self._ends(stream):
-            if flow not in self._ended:
-                sender.progressed()
-                sender.departs(tick)
+            sender.ends(tick)
             return
+        sender.goes_on()
         due = self._due(flow, tick)
         if due is not None:
             under_way = self._loop.cuts.logged.get(stream.name) if stream.name in self._loop.cuts.busy else None
@@ -290,8 +296,7 @@ class Shipping(Beside):
         lengths = [-1 if length is None else length for length in stream.seen.idle]
         idle = [policy.idle_after is not None and length >= policy.idle_after for length in lengths]
         passes = policy.close_on_idle is not None and min(lengths, default=-1) >= policy.close_on_idle
-        failure = stream.state.queries[query_of(shipment.flow.name)].failure
-        return idle, passes and tick, stream.state.watermark.injected, failure
+        return idle, passes and tick, stream.state.watermark.injected, shipment.failure
 
     def _ship(self, order: Fix) -> None:
         """Fix a range of cuts in the log, and make a parcel of it."""
@@ -303,33 +308,15 @@ class Shipping(Beside):
             self._journal.step("shipped")
             if self.planning is not None:
                 self.planning.fixed(order.flow, order.tick, made.table)
-        ended = self._ends(shipment.stream) and order.upto == shipment.gathered.committed
-        (self._ended.add if ended else self._ended.discard)(order.flow)
-        content = self._content(shipment.stream, shipment.flow, made, shipment.gathered.newest)
-        shipment.sender.fixed(order.parcel(**content, ended=ended))
+        asks = order.upto < shipment.gathered.committed  # what is known now is of cuts behind it
+        content = {} if asks else content_of(shipment.stream, shipment.flow, made, shipment.gathered)
+        shipment.sender.fixed(order.parcel(**content))
 
-    def _content(
-        self, stream: RunningStream, flow: FlowDefinition, made: CutRange | None, newest: tuple[Micros | None, ...]
-    ) -> dict[str, Any]:
-        """Return what a part says, and the body of its parcel."""
-        stats = CutStats(newest=newest) if made is None else made.stats
-        counts = (stats.rows, stats.null_time, stats.ahead, stats.corrupt, stats.out_of_range)
-        times = itertools.zip_longest(stats.newest, stream.seen.idle or [None] * len(stream.source.partitions))
-        failure = stream.state.queries[query_of(flow.name)].failure
-        return {
-            "body": b"" if made is None else to_body(made.table),
-            "partitions": tuple(PartitionProgress(*each) for each in times),
-            "arrived": None if made is None else made.arrived,
-            "counts": RowCounts(*counts),
-            "delays": Delays(stats.delays.records, stats.delays.total, stats.delays.spread),
-            "failed": {} if failure is None else {query.name: failure for query in flow.queries},
-            "injected": stream.state.watermark.injected,
-        }
-
-    def _again(self, stream: RunningStream, flow: str, made: CutRange) -> Parcel:
+    def _again(self, stream: RunningStream, gathered: FlowSender, made: CutRange) -> Parcel:
         """Return the parcel of a range that an earlier run fixed."""
-        content = self._content(stream, self.flows[flow], made, made.stats.newest)
-        body, here = content.pop("body"), self.here
+        flow, here = gathered.flow, self.here
+        content = content_of(stream, self.flows[flow], made, gathered)
+        body = content.pop("body")
         part = Part(here.site, self._incarnations.of(flow), here.epoch, made.after, made.upto, 1, **content)
         return Parcel(flow, made.tick, (part,), body)
 
@@ -345,11 +332,12 @@ class Shipping(Beside):
                 self.shipments[each.flow].sender.refused(each, now)
         reopened, self.carrier.reopened = self.carrier.reopened, []
         for peer, forgot in reopened:
-            for flow, shipment in self.shipments.items():
+            for shipment in self.shipments.values():
                 shipment.sender.reopened(peer, forgot)
-                if forgot and shipment.flow.destination == peer:  # what its run knew besides rows, this one does not
-                    shipment.sender.progressed()
-                    self._ended.discard(flow)
+                if shipment.flow.destination == peer:
+                    self._let_go.discard(shipment.flow.name)
+                    if forgot:  # what its run knew besides rows, this one does not
+                        shipment.sender.forgotten()
         for flow, shipment in self.shipments.items():
             self._tell_whether_it_rests(flow, shipment)
 

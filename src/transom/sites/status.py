@@ -18,7 +18,8 @@ from transom.widearea.topology import Site
 
 if TYPE_CHECKING:
     from transom.sites.relaying import Relaying
-    from transom.sites.shipping import Shipment, Shipping
+    from transom.sites.shipments import Shipment
+    from transom.sites.shipping import Shipping
 
 EVERY: Micros = MICROS_PER_SECOND
 """It is written so often."""
@@ -47,6 +48,7 @@ def status_of(shipping: Shipping, loop: Loop, rates: Mapping[Site, float], at: M
             for flow in shipping.flows.values()
             if flow.name in shipping.receiving.sources and flow.arriving in loop.streams
         ],
+        "waits": list(shipping.telling.waits),
     }
 
 
@@ -60,6 +62,7 @@ def relay_status_of(relaying: Relaying, rates: Mapping[Site, float], at: Micros,
         "links": [_link(relaying.carrier, there, rate, now) for there, rate in sorted(rates.items())],
         "leaving": [],
         "arriving": [],
+        "waits": [],
     }
 
 

@@ -34,8 +34,9 @@ class Belief:
         self._site, self._routes = site, routes
         self.given: set[tuple[FlowName, Site]] = set()
         """Flows of which parcels were given to a neighbour: it may pass on what their destination says of them."""
-        self._fixed: dict[Site, dict[FlowName, tuple[Place, Micros]]] = {}
-        """By neighbour that has connected: how far it has fixed its own flows, and when it said so."""
+        self._fixed: dict[Site, dict[FlowName, tuple[str, Place, Micros]]] = {}
+        """By neighbour that has connected: by which identity and how far it has fixed its own flows, and when it said
+        so."""
         self._silent: set[Site] = set()
         """Neighbours whose connections may be gone: nothing is heard on them."""
 
@@ -78,7 +79,7 @@ class Belief:
     def connected(self, peer: Site, standings: Iterable[Standing], now: Micros) -> None:
         """Take what a site says that opens a connection: how far it has fixed the flows that end here."""
         known = [each for each in standings if each.site == peer and each.flow in self._routes.flows]
-        self._fixed[peer] = {each.flow: (each.place, now) for each in known}
+        self._fixed[peer] = {each.flow: (each.incarnation, each.place, now) for each in known}
         self._silent.discard(peer)
 
     def left(self, peer: Site) -> None:
@@ -92,17 +93,20 @@ class Belief:
     def doubt(self, parcel: Parcel, peer: Site, now: Micros) -> str:
         """Return why a site cannot have made its part of a parcel, which another one brings; empty if it can.
 
-        While a site is heard, no later run of it can be, nor can it have made more cuts than there was time for. What
-        it brings itself is believed.
+        While a site is heard, no later run of it can be, nor one with another checkpoint: that is of before, and who
+        accepts a loss would begin anew with it. Nor can it have made more cuts than there was time for. What it brings
+        itself is believed.
         """
         for part in parcel.parts:
             said = self._fixed.get(part.site, {}).get(parcel.flow)
-            place, at = said if said is not None else (Place(0, 0, 0), now)
+            incarnation, place, at = said if said is not None else (part.incarnation, Place(0, 0, 0), now)
             if part.site == peer:
                 most = Place(max(part.upto, place.upto), max(part.epoch, place.epoch), part.step)
-                self._fixed.setdefault(peer, {})[parcel.flow] = most, now
+                self._fixed.setdefault(peer, {})[parcel.flow] = part.incarnation, most, now
             elif said is None or part.site in self._silent:
                 continue
+            elif part.incarnation != incarnation:
+                return f"{peer} brings what {part.site} sent with another checkpoint than it has."
             elif part.epoch > place.epoch:
                 return f"{peer} brings what run {part.epoch} of {part.site} sent, of which run {place.epoch} is here."
             elif part.upto > place.upto + CUTS + CUTS * (now - at) // MICROS_PER_SECOND:

@@ -146,6 +146,8 @@ class Carrier:
         for standing in answer.standings:
             if self.belief.owns(peer, standing.flow) and self.belief.has_part(standing.site, standing.flow):
                 self._acked(Ack(standing), peer)
+        for flow in [flow for flow in self.relay.flows if self.belief.owns(peer, flow)]:
+            self.relay.unanswered(flow, each.parcels.values())
 
     def closed(self, peer: Site) -> None:
         """Take note that the connection to a neighbour is gone."""
@@ -265,7 +267,8 @@ class Carrier:
     def _queue(self, parcel: Parcel, peer: Site, now: Micros, full: bool = False) -> None:
         each = self._neighbours.get(peer)
         if each is None or each.out.queued > QUEUE_BYTES:
-            return  # those who have it send it again
+            self.relay.lost(parcel)  # those who have it send it again
+            return
         self.belief.given.add((parcel.flow, peer))
         data = each.packing.pack(parcel, full)
         if not parcel.merged and parcel.part.site == self.site and not parcel.part.empty:

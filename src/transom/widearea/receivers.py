@@ -4,6 +4,9 @@ A part is taken if it begins where the destination stands with its site. A parce
 what a relay merged cannot be taken apart. So of a merged parcel every part has to fit; one of which some is there
 already is refused, and the relay sends the rest apart. What is ahead is held within a bound until what is before it
 has come, and refused when that takes too long: two merged parcels may wait for each other.
+
+Whoever brings a parcel is told what becomes of it, also where another neighbour has brought the same one: a relay keeps
+it until then.
 """
 
 from __future__ import annotations
@@ -30,8 +33,18 @@ class Store:
     parcel: Parcel
     came: Parcel
     """The parcel as it came, with parts that were known already."""
-    via: Site
-    """The neighbour that brought it."""
+    vias: tuple[Site, ...]
+    """The neighbours that brought it."""
+
+
+@dataclass(eq=False)
+class _Held:
+    """A parcel that is ahead."""
+
+    parcel: Parcel
+    vias: list[Site]
+    """The neighbours that brought it."""
+    since: Micros
 
 
 Action: TypeAlias = "Store | Tell"
@@ -81,13 +94,19 @@ class Receiver:
         self._epochs = {each.site: each.place.epoch for each in self._durable.values()}
         """The newest that each site has sent with; what an older one sends is not taken."""
         self._accepts_loss = accepts_loss
+        self._came: set[Site] = set()
+        """Sites of which something was taken in this run."""
         self._forgiven: set[Site] = set()
         """Sites with which it began anew in this run."""
         self._anew = set(anew)
         """Sites of which the next rows are the first after something was lost."""
         self.losses: list[str] = []
         """What was lost and accepted, for people; to be taken from here."""
-        self._held: list[tuple[Parcel, Site, Micros]] = []
+        self._held: list[_Held] = []
+        self._given_up: list[_Held] = []
+        """Of those what is not to be taken any more, and nobody was told."""
+        self._owed: dict[tuple[Site, Site], Part] = {}
+        """By site and neighbour, the newest part that the latter brought while it was being stored."""
         self.cost: Micros = 0
         """What remains after a parcel was stored until results are out, as the engine measures it."""
         self.deadline: Micros | None = None
@@ -101,7 +120,7 @@ class Receiver:
     @property
     def held(self) -> int:
         """Bytes of parcels that are ahead."""
-        return sum(parcel.nbytes for parcel, _, _ in self._held)
+        return sum(each.parcel.nbytes for each in self._held)
 
     def accept_loss(self, site: Site) -> None:
         """Begin anew with a site, whatever was lost: with the first cut that it still keeps for this destination."""
@@ -110,7 +129,10 @@ class Receiver:
         self._epochs.pop(site, None)
         self._forgiven.add(site)
         self._anew.add(site)
-        self._held = [each for each in self._held if all(part.site != site for part in each[0].parts)]
+        self._owed = {key: part for key, part in self._owed.items() if part.site != site}
+        gone = [each for each in self._held if any(part.site == site for part in each.parcel.parts)]
+        self._held = [each for each in self._held if each not in gone]
+        self._given_up += gone
 
     def received(self, parcel: Parcel, via: Site, now: Micros) -> list[Action]:
         """Take a parcel, hold it, or refuse it.
@@ -125,19 +147,34 @@ class Receiver:
         fits = self._fits(parcel)
         if _Fit.AHEAD in fits.values() and _Fit.OVERLAPS not in fits.values():
             return self._hold(parcel, via, now)
-        return [*self._take(parcel, fits, via, now), *self._take_held(now)]
+        return [*self._take(parcel, fits, [via], now), *self._take_held(now)]
 
     def stored(self, store: Store) -> list[Action]:
         """Take note that a parcel is durable, and return the acks."""
         for part in store.parcel.parts:
             self._durable[part.site] = self._behind(part)
-        return [self._ack(part.site, store.via) for part in store.came.parts if part.site in self._durable]
+        found = []
+        for via in store.vias:
+            found += [self._ack(part.site, via) for part in store.came.parts if part.site in self._durable]
+            self._owe(store.came, via)
+        for (site, via), part in list(self._owed.items()):
+            if self._is_durable(part):
+                del self._owed[site, via]
+                found += [] if via in store.vias else [self._ack(site, via)]
+        return found
+
+    def _owe(self, parcel: Parcel, via: Site) -> None:
+        """Take note of a neighbour that brought what is being stored, so that it is told when that is done."""
+        for part in parcel.parts:
+            before = self._owed.get((part.site, via))
+            if not self._is_durable(part) and (before is None or before.place < part.place):
+                self._owed[part.site, via] = part
 
     def expired(self, now: Micros) -> list[Action]:
         """Refuse what has been ahead for too long."""
-        late = [each for each in self._held if now - each[2] >= self.patience]
-        self._held = [each for each in self._held if now - each[2] < self.patience]
-        return [Tell(via, self._refusal(parcel, Reason.AHEAD)) for parcel, via, _ in late]
+        late = [*self._given_up, *(each for each in self._held if now - each.since >= self.patience)]
+        self._held, self._given_up = [each for each in self._held if now - each.since < self.patience], []
+        return [Tell(via, self._refusal(each.parcel, Reason.AHEAD)) for each in late for via in each.vias]
 
     def _refused(self, parcel: Parcel) -> Refusal | None:
         """Return why a parcel cannot be taken ever; None if it can, perhaps as what is lost is accepted."""
@@ -145,7 +182,8 @@ class Receiver:
             if (wrong := self._wrong(part)) is None:
                 continue
             reason, detail = wrong
-            if not self._accepts_loss or part.site in self._forgiven:
+            overtaken = reason is Reason.EPOCH and part.site in self._came  # by another run of now: nothing is lost
+            if not self._accepts_loss or part.site in self._forgiven or overtaken:
                 return Refusal.of(parcel, reason, self._told(part.site), detail)
             self.losses.append(detail)
             self.accept_loss(part.site)
@@ -184,32 +222,37 @@ class Receiver:
         return _Fit.NEXT if part.after == at else _Fit.AHEAD if part.after > at else _Fit.OVERLAPS
 
     def _hold(self, parcel: Parcel, via: Site, now: Micros) -> list[Action]:
-        if any(held == parcel for held, _, _ in self._held):
-            return []
+        for each in self._held:
+            if each.parcel == parcel:
+                each.vias += [] if via in each.vias else [via]
+                return []
         if self.held + parcel.nbytes > self.held_bytes:
             return [Tell(via, self._refusal(parcel, Reason.AHEAD))]
-        self._held.append((parcel, via, now))
+        self._held.append(_Held(parcel, [via], now))
         return []
 
-    def _take(self, parcel: Parcel, fits: dict[Site, _Fit], via: Site, now: Micros) -> list[Action]:
+    def _take(self, parcel: Parcel, fits: dict[Site, _Fit], vias: list[Site], now: Micros) -> list[Action]:
         """Take a parcel of which no part is ahead, if that can be."""
         for part in parcel.parts:
             self._epochs[part.site] = max(part.epoch, self._epochs.get(part.site, 0))
+            self._came.add(part.site)
         rows = {fits[part.site] for part in parcel.parts if not part.empty}
         if _Fit.OVERLAPS in rows or rows == {_Fit.OLD, _Fit.NEXT}:
-            return [Tell(via, self._refusal(parcel, Reason.OVERLAP))]
+            return self._tell(vias, self._refusal(parcel, Reason.OVERLAP))
         if _Fit.NEXT in rows and not self._has_room(parcel, now):
-            return [Tell(via, self._refusal(parcel, Reason.FULL))]
+            return self._tell(vias, self._refusal(parcel, Reason.FULL))
         news = tuple(new for part in parcel.parts if (new := self._news(part, fits[part.site])) is not None)
         if not news:
+            for via in vias:
+                self._owe(parcel, via)
             known = [part.site for part in parcel.parts if self._is_durable(part)]
-            return [self._ack(site, via) for site in known]  # of what is being stored, acks follow
+            return [self._ack(site, via) for site in known for via in vias]
         news = tuple(replace(part, anew=part.site in self._anew) for part in news)
         self._anew.difference_update(part.site for part in news if not part.empty)
         for part in news:
             self._taken[part.site] = self._behind(part)
         body = parcel.body if _Fit.NEXT in rows else b""
-        return [Store(replace(parcel, parts=news, body=body), parcel, via)]
+        return [Store(replace(parcel, parts=news, body=body), parcel, tuple(vias))]
 
     def _news(self, part: Part, fit: _Fit) -> Part | None:
         """Return what is new of a part: of rows that came before, the progress if it is newer."""
@@ -226,15 +269,22 @@ class Receiver:
         while more:
             more = False
             for entry in list(self._held):
-                parcel, via, _ = entry
+                if entry not in self._held:  # given up meanwhile, with a site that is begun anew with
+                    continue
+                parcel = entry.parcel
                 fits = self._fits(parcel)
                 if _Fit.AHEAD in fits.values() and _Fit.OVERLAPS not in fits.values():
                     continue
                 self._held.remove(entry)
                 wrong = self._refused(parcel)
-                found += [Tell(via, wrong)] if wrong else self._take(parcel, self._fits(parcel), via, now)
+                fits, vias = self._fits(parcel), entry.vias
+                found += self._tell(vias, wrong) if wrong else self._take(parcel, fits, vias, now)
                 more = True
         return found
+
+    @staticmethod
+    def _tell(vias: Iterable[Site], refusal: Refusal) -> list[Action]:
+        return [Tell(via, refusal) for via in vias]
 
     def _behind(self, part: Part) -> Standing:
         return Standing(self.flow, part.site, part.incarnation, part.place)

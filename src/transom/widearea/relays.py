@@ -7,7 +7,7 @@ a part already: then the rest goes apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -92,6 +92,11 @@ class Relay:
     def nbytes(self) -> int:
         """Bytes of the parcels that are kept."""
         return self._bytes
+
+    @property
+    def flows(self) -> set[FlowName]:
+        """The flows of which parcels are kept: they wait for others, or for the word of their destination."""
+        return {flow for flow, _ in self._waiting} | {flow for flow, _, _ in self._passed}
 
     def received(self, parcel: Parcel, via: Site, expected: Expected | None, now: Micros) -> list[Action]:
         """Take a parcel of one site; merged ones are passed on as they are.
@@ -180,6 +185,25 @@ class Relay:
                 found.append(Tell(via, replace(refusal, places=((site, place),), standings=standings)))
             self._drop(refusal.flow, site)
         return found
+
+    def unanswered(self, flow: FlowName, under_way: Collection[Parcel] = ()) -> None:
+        """Forget of a flow what was passed on before a new connection to its destination, and has come there.
+
+        What became of it was said on the connection before, or will be said to whoever sends it next. To keep it would
+        be to keep it for ever, and whoever waits until nothing passes would never end.
+
+        Args:
+            flow: The flow.
+            under_way: What goes on over the new connection.
+        """
+        goes_on = {(flow, part.site, part.upto) for parcel in under_way if parcel.flow == flow for part in parcel.parts}
+        for key in [key for key in self._passed if key[0] == flow and key not in goes_on]:
+            self._forget(key)
+
+    def lost(self, parcel: Parcel) -> None:
+        """Forget a parcel that could not be passed on: whoever has it sends it again, perhaps another way."""
+        for part in parcel.parts:
+            self._forget((parcel.flow, part.site, part.upto))
 
     def forget(self, flow: FlowName) -> None:
         """Forget a flow, with where its destination stands."""

@@ -4,6 +4,10 @@ At the end of an interval what was gathered is due. It leaves when its link has 
 cuts fixed (`Fix`), before the first byte; until then more cuts join it. So after an hour without a link a site sends
 the partials of one hour, not 3,600 times those of a second. What was fixed stays as it is, is sent again the same
 way or another one, and is forgotten with the destination's ack.
+
+A run that is not the first of its checkpoint does not know whether that is an old copy. If it were, cuts that are made
+now would have numbers of others that the destination has, and would be taken for those. So before it fixes any it asks
+where the destination stands, by what was fixed before, or a parcel without rows: whoever acks has heard of this run.
 """
 
 from __future__ import annotations
@@ -54,6 +58,8 @@ class Fix:
     step: int
     since: int
     acked: int
+    ended: bool = False
+    """Whether the run ends with it."""
 
     def parcel(
         self,
@@ -64,7 +70,6 @@ class Fix:
         delays: Delays | None = None,
         failed: Mapping[str, str] | None = None,
         injected: Micros | None = None,
-        ended: bool = False,
     ) -> Parcel:
         """Return the parcel of the range; the arguments are those of `Part`."""
         part = Part(
@@ -82,7 +87,7 @@ class Fix:
             delays or Delays(),
             dict(failed or {}),
             injected,
-            ended,
+            self.ended,
         )
         return Parcel(self.flow, self.tick, (part,), body)
 
@@ -131,6 +136,12 @@ class Sender:
         self._fixing: Fix | None = None
         self._news = True
         """Whether there is progress that no parcel told."""
+        self._ends = False
+        """Whether this run reads no more rows, as far as is known now."""
+        self.told_end = False
+        """Whether the last parcel says so."""
+        self._knows = epoch <= 1
+        """Whether the destination is known to have no cuts of a later copy of the checkpoint."""
         self._sent: list[_Sent] = []
 
     @property
@@ -150,7 +161,8 @@ class Sender:
     def due(self) -> int | None:
         """The tick on which something was due that has not left; None when nothing is."""
         has_some = self.gathered > self._fixed or self._news
-        return self._due if has_some and self._fixing is None and self.refusal is None else None
+        waits = self._fixing is not None or self.refusal is not None or (not self._knows and bool(self._sent))
+        return self._due if has_some and not waits else None
 
     @property
     def unacked(self) -> tuple[Parcel, ...]:
@@ -176,7 +188,7 @@ class Sender:
 
     def committed(self, cut: int) -> None:
         """Take note of a cut whose partials were gathered."""
-        self.gathered, self._news = cut, True
+        self.gathered, self._news, self.told_end = cut, True, False
 
     def progressed(self) -> None:
         """Take note of progress without rows: a partition is idle, or its source said a watermark."""
@@ -186,26 +198,43 @@ class Sender:
         """Take note of the end of an interval: what was gathered may leave."""
         self._due = tick
 
+    def ends(self, tick: int) -> None:
+        """Take note, at each look, that this run reads no more rows: the destination is told, at once and once."""
+        self._ends = True
+        if not self.told_end:
+            self._due, self._news = tick, True
+
+    def goes_on(self) -> None:
+        """Take note, at each look, that this run may read more rows."""
+        self._ends = False
+
+    def forgotten(self) -> None:
+        """Take note that the destination runs anew: what it was told besides rows it does not know any more."""
+        self._news, self.told_end = True, False
+
     def fix(self) -> Fix | None:
         """Return the order to fix what is due, as there is room for it; None when nothing is."""
         tick = self.due
         if tick is None:
             return None
         self._step += 1
-        self._due, self._news = None, False
+        upto = self.gathered if self._knows else self._fixed
+        if upto == self.gathered:
+            self._due, self._news, self.told_end = None, False, self._ends
         self._fixing = Fix(
             self.flow,
             self.site,
             self.incarnation,
             self.epoch,
             self._fixed,
-            self.gathered,
+            upto,
             tick,
             self._step,
             self.since,
             self.acked,
+            self.told_end,
         )
-        self._fixed = self.gathered
+        self._fixed = upto
         return self._fixing
 
     def fixed(self, parcel: Parcel) -> None:
@@ -270,7 +299,7 @@ class Sender:
 
     def begin_anew(self, incarnation: str) -> None:
         """Send as a site with another checkpoint from here on: the destination has cuts with the numbers of ours."""
-        self.incarnation, self.refusal = incarnation, None
+        self.incarnation, self.refusal, self._knows = incarnation, None, True
         self._sent = [
             _Sent(replace(each.parcel, parts=(replace(each.parcel.part, incarnation=incarnation),)))
             for each in self._sent
@@ -289,6 +318,7 @@ class Sender:
             detail = f"It has cuts up to {standing.place.upto} of {self.site}, which knows to have sent {self._fixed}."
             self.refusal = Refusal(self.flow, 0, places, Reason.BEHIND, (standing,), detail)
             return ()
+        self._knows |= standing.place > Place(self._fixed, self.epoch, 0)  # so says who has heard of this run alone
         gone = tuple(each.parcel for each in self._sent if standing.covers(each.parcel.part))
         self._sent = [each for each in self._sent if not standing.covers(each.parcel.part)]
         if gone and not self._is_behind:
