@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from transom.sites.waiting import ALONE, LONG, Passing, Telling
+import pytest
+
+from transom.sites.waiting import ALONE, LONG, Passing, Telling, patience
 from transom.widearea.carriers import Carrier
 from transom.widearea.messages import Opened
 from transom.widearea.parcels import Ack, Parcel, Part, Place, Standing
@@ -58,3 +60,17 @@ def test_people_hear_once_what_a_run_waits_for_long() -> None:
     assert telling.waits == ()
     assert look(LONG + 3, "this") == []
     assert len(look(2 * LONG + 3, "this")) == 1
+
+
+@pytest.mark.parametrize(
+    ("absent_after", "lacks_rows", "was_heard", "wait"),
+    [
+        (None, False, True, 0),
+        (None, True, True, None),
+        (None, False, False, None),
+        (5, True, False, 5),
+        (5, False, True, 5),
+    ],
+)
+def test_who_has_all_rows_and_is_gone_is_not_waited_for(absent_after, lacks_rows, was_heard, wait):
+    assert patience(absent_after, lacks_rows, was_heard) == wait

@@ -167,7 +167,7 @@ class FlightMail:
             if peer not in self._carrier.open and _CLOCK.monotonic() - connection.began > UNANSWERED:
                 self._refuse(peer, "it has not answered since it was connected to, and is connected to anew.")
                 self._drop(self._out, connection)
-        self._connect(now)
+        self._connect(_CLOCK.monotonic())
         for peer in self._carrier.open:
             if not self._out[peer].crowded:
                 for frame in self._carrier.frames(peer, _CLOCK.monotonic()):

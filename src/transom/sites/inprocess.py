@@ -1,4 +1,8 @@
-"""Sites of one process: their carriers talk by queues. For tests, and to try a job before there are machines."""
+"""Sites of one process: their carriers talk by queues. For tests, and to try a job before there are machines.
+
+Each run of a site has a desk of its own. What was said to one that has ended is lost with it, whoever has come in its
+place: parcels go on over a new connection, on which both ends say first what they know.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +45,11 @@ class Hall:
         """Return the way from a site to the others, for one run."""
         return Desk(self, site)
 
-    def enter(self, desk: Desk) -> list[Site]:
+    def enter(self, desk: Desk) -> list[Desk]:
         """Let a site in, in place of one of that name; return who is there."""
         with self._lock:
             self._desks[desk.site] = desk
-            return [site for site in self._desks if site != desk.site]
+            return [each for each in self._desks.values() if each is not desk]
 
     def leave(self, desk: Desk) -> None:
         """Let a site go, and tell the others."""
@@ -53,27 +57,25 @@ class Hall:
             if self._desks.get(desk.site) is not desk:
                 return
             del self._desks[desk.site]
-            others = list(self._desks)
-        for site in others:
-            self.say(desk.site, site, _Gone())
+            others = list(self._desks.values())
+        for each in others:
+            each.put(desk, _Gone())
 
-    def say(self, sender: Site, to: Site, message: _Message) -> bool:
-        """Put something on a site's desk; return whether it is there."""
+    def has(self, desk: Desk) -> bool:
+        """Tell whether a run of a site is there."""
         with self._lock:
-            desk = self._desks.get(to)
-        if desk is None:
-            return False
-        desk.put(sender, message)
-        return True
+            return self._desks.get(desk.site) is desk
 
 
-@dataclass
+@dataclass(eq=False)
 class Desk:
-    """A site in the hall, see `transom.sites.mail.Mail`."""
+    """A run of a site in the hall, see `transom.sites.mail.Mail`."""
 
     hall: Hall
     site: Site
-    _came: deque[tuple[Site, _Message]] = field(default_factory=deque)
+    _came: deque[tuple[Desk, _Message]] = field(default_factory=deque)
+    _peers: dict[Site, Desk] = field(default_factory=dict)
+    """The run of each other site that it talks with."""
     _opening: set[Site] = field(default_factory=set)
     """Those that were asked to open a connection."""
     _carrier: Carrier = field(init=False)
@@ -83,10 +85,11 @@ class Desk:
     def begin(self, carrier: Carrier, standings: Standings, wake: Callable[[], None], flows: Flows) -> None:
         """Enter the hall, and connect with those who are there, who run the same job."""
         self._carrier, self._standings, self._wake = carrier, standings, wake
-        for site in self.hall.enter(self):
-            self._connect(site)
+        for desk in self.hall.enter(self):
+            self._peers[desk.site] = desk
+            self._connect(desk.site)
 
-    def put(self, sender: Site, message: _Message) -> None:
+    def put(self, sender: Desk, message: _Message) -> None:
         """Take what another one says; may be called from any thread."""
         self._came.append((sender, message))
         self._wake()
@@ -94,8 +97,13 @@ class Desk:
     def look(self, now: Micros) -> None:
         """Take what was said, and say what is to be said."""
         while self._came:
-            peer, message = self._came.popleft()
-            self._take(peer, message, now)
+            sender, message = self._came.popleft()
+            known = self._peers.get(sender.site)
+            if isinstance(message, Opening) and known is not sender and self.hall.has(sender):
+                self._lose(sender.site)
+                self._peers[sender.site] = known = sender
+            if known is sender:  # else it has ended
+                self._take(sender.site, message, now)
         for peer in self._carrier.open:
             for frame in self._carrier.frames(peer, now):
                 self._say(peer, frame)
@@ -105,9 +113,7 @@ class Desk:
     def _take(self, peer: Site, message: _Message, now: Micros) -> None:
         match message:
             case _Gone():
-                self._opening.discard(peer)
-                self._carrier.closed(peer)
-                self._carrier.belief.left(peer)
+                self._lose(peer)
             case Opening():
                 self._say(peer, self._carrier.accept(peer, message, self._standings(), now=now))
                 self._connect(peer)
@@ -125,9 +131,19 @@ class Desk:
             self._say(peer, self._carrier.opening(peer))
 
     def _say(self, peer: Site, message: _Message) -> None:
-        if not self.hall.say(self.site, peer, message):
+        """Say something to a neighbour, if the run of it is there with which the connection is."""
+        desk = self._peers.get(peer)
+        if desk is not None and self.hall.has(desk):
+            desk.put(self, message)
+        else:
             self._opening.discard(peer)
             self._carrier.closed(peer)
+
+    def _lose(self, peer: Site) -> None:
+        """Take note that a run of a neighbour has ended, with the connections with it."""
+        self._opening.discard(peer)
+        self._carrier.closed(peer)
+        self._carrier.belief.left(peer)
 
     def end(self) -> None:
         """Leave the hall."""

@@ -25,7 +25,7 @@ from transom.sites.receiving import Most, Receiving
 from transom.sites.shipments import Shipment, content_of
 from transom.sites.status import EVERY, status_of, write_status
 from transom.sites.telling import told_of
-from transom.sites.waiting import Alone, Passing, Telling
+from transom.sites.waiting import Alone, Passing, Telling, patience
 from transom.storage.places import Place
 from transom.widearea.carriers import Carrier
 from transom.widearea.parcels import (
@@ -114,6 +114,8 @@ class Shipping(Beside):
         self._alone, self._passing = Alone(), Passing()
         self._let_go: set[str] = set()
         """Flows of which all rows have arrived, and whose destination may have ended since."""
+        self._met: set[Site] = set()
+        """Sites that were connected in this run."""
         self.telling = Telling()
         """Of what this run waits for, when it is to end."""
         self._resting: set[str] = set()
@@ -230,16 +232,13 @@ class Shipping(Beside):
                 self._journal.note(f"{what}: it has all rows of {name!r}, and is not waited for any longer")
 
     def _waits_for(self, each: Shipment) -> Micros | None:
-        """Return how long a site may be silent, if a flow only waits for a destination that is not connected.
-
-        One that waits for all sites cannot have ended without rows of this one, only without the last ack.
-        """
+        """Return how long a site may be silent, if a flow only waits for a destination that is not connected."""
         stream = each.stream
         reads = stream.name in self._loop.cuts.busy or not (stream.ended() or stream.stuck)
         if not self._once or reads or self._hears(each) or not self._lacks(each):
             return None
-        after = stream.definition.policy.absent_after
-        return 0 if after is None and not each.gathered.waits else after
+        met = each.flow.destination in self._met
+        return patience(stream.definition.policy.absent_after, each.gathered.waits, met)
 
     # ---- what leaves
 
@@ -331,6 +330,7 @@ class Shipping(Beside):
             if isinstance(each, Refusal) and each.flow in self.shipments:
                 self.shipments[each.flow].sender.refused(each, now)
         reopened, self.carrier.reopened = self.carrier.reopened, []
+        self._met.update(peer for peer, _ in reopened)
         for peer, forgot in reopened:
             for shipment in self.shipments.values():
                 shipment.sender.reopened(peer, forgot)

@@ -22,6 +22,22 @@ LONG: Micros = 30 * MICROS_PER_SECOND
 """After so long people are told what it waits for."""
 
 
+def patience(absent_after: Micros | None, lacks_rows: bool, was_heard: bool) -> Micros | None:
+    """Return how long a destination may be away before a run ends without its word; None for as long as it takes.
+
+    One that waits for all sites cannot have ended without rows of this one. If it has them, and was here in this run,
+    the last ack may be lost with its end; if it was not, it is still to come.
+
+    Args:
+        absent_after: How long a site may be silent before windows go on without it; None where they do not.
+        lacks_rows: Whether rows are not known to have arrived.
+        was_heard: Whether it was connected in this run.
+    """
+    if absent_after is None:
+        return None if lacks_rows or not was_heard else 0
+    return absent_after
+
+
 class Passing:
     """What passes here while a run is to end: it is waited for, but not for longer than `ALONE`."""
 
