@@ -27,7 +27,7 @@ from transom.errors import SiteError
 from transom.model.expression import Expression
 from transom.model.time import FIRST_EVENT, LAST_EVENT, MAX_TIME
 from transom.model.window import WindowSpec
-from transom.sites import shipping
+from transom.sites import shipments
 from transom.sites.agreement import difference, flaw, merged, merged_alike, partials_in
 from transom.sites.codec import LinkPacking
 from transom.sites.status import read_status
@@ -219,7 +219,7 @@ def test_it_is_refused_and_comes_when_the_site_is_whole_again(spark, tmp_path, m
     rows = [("ab"[second % 2], "x", second * SECOND, second) for second in range(20)]
     several.rows["north"].add(rows)
     with monkeypatch.context() as patched:
-        patched.setattr(shipping, what, damage)
+        patched.setattr(shipments, what, damage)
         running = [several.start("home"), several.start("north")]
         told = []
 
