@@ -34,7 +34,7 @@ class Setting:
     """Tasks behind the exchange, if there is one."""
     slots: int
     load: float
-    """The rate, as a share of the largest with which the model says that it keeps up."""
+    """The rate, as a share of the largest with which the model says that it keeps up in cuts like those measured."""
 
     @property
     def label(self) -> str:
@@ -75,7 +75,7 @@ def settings() -> list[Setting]:
             ((0.1, 0.35), (0.3, 0.6), (0.6, 0.8), (1.0, 0.5)), ((1, 1), (2, 2), (2, 8))
         )
     ]
-    words += [Setting("words", 1, trigger, 1, 1, 1, load) for trigger, load in ((0.2, 0.4), (0.5, 0.7))]
+    words += [Setting("words", 1, trigger, 1, 1, 1, load) for trigger, load in ((0.4, 0.4), (0.8, 0.7))]
     apart = [
         Setting("apart", 2, trigger, tasks, 2, slots, load)
         for (trigger, load), (tasks, slots) in product(((0.3, 0.4), (0.8, 0.7)), ((1, 1), (1, 2), (2, 2)))
@@ -145,12 +145,17 @@ def _loaded(setting: Setting, job: Job, known: Profile, machine: Machine) -> tup
 
 
 def _capacity(setting: Setting, job: Job, known: Profile, machine: Machine, most: float) -> float:
-    """Return the largest rate below another one with which the model says that no backlog grows."""
+    """Return the largest rate below another one with which the model says that no backlog grows.
+
+    Cuts are no larger than those that were measured: more can be done in larger ones, but how much is a guess.
+    """
+    largest = min(stream.most_rows for stream in known.streams.values())
     low, high = 1.0, most
     while high > 1.01 * low:
         middle = math.sqrt(low * high)
         _, prediction = _tuned(setting, job, known, machine, middle)
-        low, high = (middle, high) if prediction.keeps_up else (low, middle)
+        able = prediction.keeps_up and all(each.rows <= largest for each in prediction.streams.values())
+        low, high = (middle, high) if able else (low, middle)
     return low
 
 
