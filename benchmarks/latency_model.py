@@ -21,6 +21,7 @@ from benchmarks.model_jobs import JOBS
 from benchmarks.model_runs import Seen, measure, profiled
 from benchmarks.plots import Figure, Form, Panel, Series
 from benchmarks.worker import Worker
+from benchmarks.ysb import default_cache
 from transom.model.phases import Phase
 
 REPEATS = 3
@@ -38,7 +39,7 @@ def predictions(run: Run, chosen: Sequence[Setting], workers: Mapping[int, Worke
     worker, seconds = workers[max(workers)], 20.0 if run.quick else 120.0
     known = {job: profiled(run, worker, job, seconds) for job in dict.fromkeys(setting.job for setting in chosen)}
     found = [foretell(setting, *known[setting.job]) for setting in chosen]
-    where = (run.plots or run.data) / "latency_model-predictions.json"
+    where = (run.plots or default_cache()) / "latency_model-predictions.json"
     where.parent.mkdir(parents=True, exist_ok=True)
     where.write_text(json.dumps([one.to_json() for one in found], indent=1))
     run.say(f"predictions, before any run: {where}")

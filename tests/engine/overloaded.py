@@ -74,7 +74,7 @@ class PacedStream:
 
     def __init__(self, source: PacedSource, windows: list[WindowSpec], target: LatencyTarget, behind: Micros) -> None:
         self.source = source
-        self.compiled = SimpleNamespace(plan=SimpleNamespace(thins=False))
+        self.compiled = SimpleNamespace(plan=SimpleNamespace(thins=frozenset[int]()))
         self.definition = SimpleNamespace(policy=watermark(behind))
         self.queries = [
             WindowedQuery(str(number), 0, (), (window,), (), target) for number, window in enumerate(windows)

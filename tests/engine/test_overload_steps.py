@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -25,6 +26,7 @@ LIMIT = 3 * SECOND
 RATE = 2_000
 """Rows a second, twice what one core does."""
 ENDLESS = 1 << 40
+SHEDS, DELAYS = LatencyTarget(LIMIT, 0.9, 0.1), LatencyTarget(LIMIT, 0.9)
 
 
 class Steps:
@@ -231,7 +233,7 @@ def test_rows_that_are_read_or_left_out_have_come() -> None:
 def test_where_rows_are_thinned_all_are_read_and_a_part_goes_on() -> None:
     """A row of which nothing goes on takes a fifth of the time, so that a run reads more of them."""
     steps = Steps()
-    steps.stream.source.pieces, steps.stream.compiled.plan.thins = 1, True
+    steps.stream.source.pieces, steps.stream.compiled.plan.thins = 1, {0}
     read, left_out = steps.take(LATE)
     assert steps.shed is not None
     sixteenths = steps.shed.sixteenths
@@ -247,7 +249,34 @@ def test_where_rows_are_thinned_all_are_read_and_a_part_goes_on() -> None:
 def test_of_many_pieces_some_are_left_out_also_where_rows_could_be_thinned(pieces: int) -> None:
     """A piece that is not read costs nothing, a row that is thinned is read and parsed; of few, one is too much."""
     steps = Steps()
-    steps.stream.source.pieces, steps.stream.compiled.plan.thins = pieces, True
+    steps.stream.source.pieces, steps.stream.compiled.plan.thins = pieces, {0}
     left_out = steps.take(LATE)[1]
     assert steps.shed is not None
     assert (left_out > 0, steps.shed.sixteenths == 16) == ((True, True) if pieces >= 8 else (False, False))
+
+
+@pytest.mark.parametrize("pieces", [1, 64])
+@pytest.mark.parametrize(
+    ("others", "thins"),
+    [
+        ([(1, DELAYS)], True),  # it is not behind the costly map, and has all rows
+        ([(1, DELAYS), (0, SHEDS)], True),
+        ([(0, DELAYS)], False),  # it is, and wants all
+        ([(1, SHEDS), (1, DELAYS)], False),  # what is thinned elsewhere would be missing in its share
+    ],
+)
+def test_rows_are_thinned_for_the_queries_behind_a_costly_map_where_these_alone_allow_it(
+    others: list[tuple[int, LatencyTarget]], thins: bool, pieces: int
+) -> None:
+    steps = Steps()
+    steps.stream.source.pieces, steps.stream.compiled.plan.thins = pieces, {0}
+    (query,) = steps.stream.queries
+    steps.stream.queries += [
+        replace(query, name=f"other{number}", branch=branch, target=target)
+        for number, (branch, target) in enumerate(others)
+    ]
+    left_out = steps.take(LATE)[1]
+    assert left_out == 0
+    assert steps.shed is not None
+    assert (steps.shed.sixteenths < 16) is thins
+    assert any("wants all rows" in note for note in steps.notes) is (pieces > 1 and not thins)

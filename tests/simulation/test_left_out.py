@@ -88,7 +88,7 @@ class ThinningRunner(SimulatedCutRunner):
 
 @pytest.mark.slow
 def test_rows_are_thinned_before_a_costly_map(spark: SparkSession, tmp_path: Path) -> None:
-    """Of a source that cannot leave out pieces, so that all of it is read."""
+    """Of a source that cannot leave out pieces, so that all of it is read; a query before the map has all rows."""
     clock, sink = VirtualClock(NOON), MemorySink()
     source = tm.sources.generator(
         {"v": "id", "event_time": "event_time"}, rows_per_second=2_000, start=NOON, rows=40_000
@@ -101,7 +101,9 @@ def test_rows_are_thinned_before_a_costly_map(spark: SparkSession, tmp_path: Pat
         steps.update((cut.number, cut.shed.sixteenths) for cut in app._loop.cuts.logged.values() if cut.shed)
 
     app._on_step = on_step
-    rows = app.stream(source, event_time="event_time").map(lambda df: df.withColumn("w", df.v + 1), costly=True)
+    every = app.stream(source, event_time="event_time")
+    every.window("1 second").agg(n=tm.count()).within("3 seconds").to(sink, "every")
+    rows = every.map(lambda df: df.withColumn("w", df.v + 1), costly=True)
     rows.window("1 second").agg(n=tm.count(), odd=tm.sum("v % 2")).within("3 seconds", on_overload="shed").to(sink, "q")
     clock.at(NOON + 24 * SECOND, app.stop)
     done = app.run().streams[0]
@@ -114,6 +116,9 @@ def test_rows_are_thinned_before_a_costly_map(spark: SparkSession, tmp_path: Pat
     assert odd == pytest.approx(counted / 2, rel=0.05)
     assert min(row["n"] for row in results) >= 2_000 / 16 * 2 * 0.7
     assert sum(row["n"] for row in results[-5:]) >= 0.3 * 5 * 2_000
+    whole = sink.to_table("every")
+    assert set(whole["n"].to_pylist()[:-1]) == {2_000}
+    assert "shed_share" not in whole.column_names
     assert done.dead_letters["overload"] > 0
     assert len(set(steps.values())) <= 16
     letters = pq.read_table(tmp_path / "dead-letters" / "stream1").to_pylist()

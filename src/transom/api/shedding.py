@@ -88,11 +88,12 @@ def check_shedding(used: Sequence[Stream], fed: Sequence[Stream], read: Sequence
                 "join, of which no piece can be left out.",
                 "Leave out on_overload there.",
             )
-        source, thinned = stream._make_source(), all(Costly() in chain for chain in stream._branches)
+        source, costly = stream._make_source(), [Costly() in chain for chain in stream._branches]
+        thinned = all(costly[query.branch] is query.sheds for query in stream._queries)
         if not (can_leave_out(source) or thinned):
             raise DefinitionError(
                 f'within: the query {shedding!r} says on_overload="shed", but no piece of its source can be left '
                 f"out: {source.describe()}.",
                 "Leave out on_overload, read files or topics of Kafka, or say map(..., costly=True) where rows may be "
-                "thinned.",
+                "thinned: for the queries behind it, and no others, to say so.",
             )

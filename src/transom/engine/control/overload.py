@@ -108,7 +108,7 @@ class Overload:
         oldest = stream.source.ingested_at(start, stream.source.cut(start, 1).end)
         first, backlog = max(known.read_until, oldest), stream.backlog()
         known.inflow.came(stream.source.ingested_at(start, stream.seen.latest), known.rows + backlog)
-        divisible = can_leave_out(stream.source) or stream.compiled.plan.thins
+        divisible = can_leave_out(stream.source) or _thins(stream)
         if most == 0 or oldest <= known.began or not divisible:
             return piece, self._all_of(stream, known, piece, first)
         room = Room(estimate.runs, Others.of(stream.name, self._estimates, self._slots()), targets)
@@ -134,21 +134,21 @@ class Overload:
         at, dues = dues_of(estimate, waiting, room, most, delays, known.inflow, now, wall)
         pieces = [Piece(each.rows, due, each.needed) for each, due in zip(waiting, at, strict=True)]
         fit = fits(pieces, dues, TO_SPARE if known.active else 1.0)
-        allowed = len(room.targets) == len(stream.state.running()) and not stream.readers and not stream.buffers
-        may = allowed and room.helps
+        all_shed = len(room.targets) == len(stream.state.running())
+        left_out, thins = can_leave_out(stream.source) and all_shed, _thins(stream)
+        may = (left_out or thins) and not stream.readers and not stream.buffers and room.helps
         if not fit and not may:
             self._advise(stream, known, room.helps)
         if known.active != (not fit and may):
             known.active = not known.active
             self._tell(stream, known)
-        keep, left_out = room.keep, can_leave_out(stream.source)
         if not known.active:
             return _cut(waiting, pieces, dues, [True] * len(pieces), most)
-        if stream.compiled.plan.thins and not (left_out and len(pieces) >= MANY):
-            sixteenths = thinned(pieces, dues, STEPS, keep, runs.weight)
+        if thins and not (left_out and len(pieces) >= MANY):
+            sixteenths = thinned(pieces, dues, STEPS, room.keep, runs.weight)
             weight = runs.weight(sixteenths / STEPS)
             return _cut(waiting, pieces, dues, [True] * len(pieces), most, sixteenths, weight)
-        return _cut(waiting, pieces, dues, chosen(pieces, dues, keep), most)
+        return _cut(waiting, pieces, dues, chosen(pieces, dues, room.keep), most)
 
     def _tell(self, stream: RunningStream, known: _Known) -> None:
         if known.active:
@@ -174,6 +174,12 @@ class Overload:
                 f"{stream.name} has more to read than it can in time, but leaves out nothing, since {', '.join(names)} "
                 "wants all rows: let it read apart, stream.apart(), or own_stream = true in TOML."
             )
+
+
+def _thins(stream: RunningStream) -> bool:
+    """Tell whether rows may be thinned: the queries behind costly transformations are those that allow it."""
+    costly, running = stream.compiled.plan.thins, stream.state.running()
+    return bool(costly) and all((query.branch in costly) is query.sheds for query in running)
 
 
 def _cut(

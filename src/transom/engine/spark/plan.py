@@ -332,9 +332,9 @@ class StreamPlan:
         return (eventtimes.arrived(raw) if self.arrival else raw).withColumn(TIME, self.time)
 
     @property
-    def thins(self) -> bool:
-        """Whether rows can be thinned before all components."""
-        return bool(self.components) and all(self.branches[each.branch].thins for each in self.components)
+    def thins(self) -> Collection[int]:
+        """The branches in which rows can be thinned."""
+        return {each.branch for each in self.components if self.branches[each.branch].thins}
 
     def thinned(self, thinning: Thinning) -> StreamPlan:
         """Return the same job over some of the rows."""
