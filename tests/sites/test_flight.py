@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from benchmarks.certificates import identity
@@ -212,3 +213,23 @@ def test_an_address_that_is_taken(places) -> None:
     mail = FlightMail(HELLO, f"127.0.0.1:{home.mail.port}", {}, identity("home"))
     with pytest.raises(SiteError, match="cannot take connections"):
         mail.begin(home.carrier, list, lambda: None, {})
+
+
+def test_it_connects_again_by_the_time_of_links_whatever_clock_the_application_has(places, monkeypatch) -> None:
+    """A clock that stands still until something comes would let nothing come."""
+    paris, now, called = places("paris"), [0], threading.Semaphore(0)
+
+    def call(mail, connection, opening):
+        connection.put(SiteError("It is not there."))
+        connection.served = True
+        called.release()
+
+    monkeypatch.setattr(flight.FlightMail, "_call", call)
+    monkeypatch.setattr(flight, "_CLOCK", SimpleNamespace(monotonic=lambda: now[0]))
+    paris.mail.addresses["home"] = "127.0.0.1:1"
+    for wait in (0, flight.RETRY, 2 * flight.RETRY):
+        now[0] += wait
+        paris.mail.look(0)
+        assert called.acquire(timeout=60)
+        paris.mail.look(0)
+        assert paris.mail._out == {}

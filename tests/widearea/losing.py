@@ -27,9 +27,9 @@ class Losing(World):
 
     def mishap(self) -> None:
         site, what = self.random.choice(SITES), self.random.random()
-        if what < 0.2:
+        if what < 0.2 and self.disks[site].epoch:  # there is no checkpoint before its first run
             self.copies[site].append(deepcopy(self.disks[site]))
-        elif what < 0.3:
+        elif 0.2 <= what < 0.3:
             self.lose(site)
         else:
             super().mishap()

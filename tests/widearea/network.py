@@ -16,6 +16,8 @@ from transom.widearea.plans import Plan, Route
 from transom.widearea.trees import Tree, trees
 
 TURN = 200 * MS
+ALIVE = 30_000 * MS
+"""After so long an end hears that the other one does not say that it is there."""
 
 
 @dataclass
@@ -29,6 +31,10 @@ class Connection:
     """Directions in which nothing comes any more."""
     free: dict[str, int] = field(default_factory=lambda: {"up": 0, "down": 0})
     """When each direction has carried what was given to it."""
+
+
+def ends_of(made: Connection) -> tuple[str, str]:
+    return made.source, made.target
 
 
 def node_up(node: Node | None, peer: str) -> bool:
@@ -112,7 +118,10 @@ class World:
 
     def deliver(self, made: Connection, direction: str, message, ends: tuple[str, str]) -> None:
         if ends in self.blocked:
-            made.lost.add(direction)  # and all behind it: nobody hears that it has broken
+            made.lost.add(direction)  # and all behind it: for long nobody hears that it has broken
+            self.at(
+                self.now + ALIVE, lambda: self.connections.get(ends_of(made)) is made and self.cut_off(*ends_of(made))
+            )
         if not made.alive or direction in made.lost:
             return
         source, target = self.nodes[made.source], self.nodes[made.target]

@@ -83,6 +83,8 @@ class Node:
         self.senders = [self.restored(flow) for flow, ends in FLOWS.items() if name in ends.sources]
         self.carrier.leaving = lambda: [sender.standing for sender in self.senders]
         self.ticked = 0
+        self.met: set[str] = set()
+        """Sites that were connected in this run."""
         self.storing: list[Store] = []
         self.heard: dict[str, dict[str, Part]] = {flow: {} for flow in self.receivers}
         """By flow and site, the newest part that came in this run."""
@@ -132,8 +134,9 @@ class Node:
         for peer, forgot in carrier.reopened:
             for sender in self.senders:
                 sender.reopened(peer, forgot)
-                if forgot and FLOWS[sender.flow].destination == peer:
+                if (forgot or peer not in self.met) and FLOWS[sender.flow].destination == peer:
                     sender.forgotten()
+            self.met.add(peer)
         carrier.reopened.clear()
         self.take()
         if now >= self.disk.full_until:

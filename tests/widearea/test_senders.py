@@ -231,3 +231,15 @@ def test_what_an_earlier_run_has_fixed_asks_as_well() -> None:
     assert each.due is None
     each.stands(standing("a", 7, epoch=2, step=sent.part.step))
     assert (fixed(each).part.upto, each.told_end) == (8, True)
+
+
+def test_a_run_with_the_number_of_one_that_was_tells_its_news_behind_what_that_told() -> None:
+    each = again(left=7, committed=7)
+    fixed(each)
+    each.stands(standing("a", 7, epoch=2, step=5))  # by the run of which this checkpoint is no copy
+    assert each.unacked == ()
+    each.committed(8)
+    each.departs(10)
+    assert fixed(each).part.place == Place(7, 2, 6)
+    each.stands(standing("a", 7, epoch=2, step=6))
+    assert fixed(each).part.place == Place(8, 2, 7)

@@ -330,13 +330,14 @@ class Shipping(Beside):
             if isinstance(each, Refusal) and each.flow in self.shipments:
                 self.shipments[each.flow].sender.refused(each, now)
         reopened, self.carrier.reopened = self.carrier.reopened, []
-        self._met.update(peer for peer, _ in reopened)
         for peer, forgot in reopened:
+            anew = forgot or peer not in self._met  # perhaps others told it to a run of it before
+            self._met.add(peer)
             for shipment in self.shipments.values():
                 shipment.sender.reopened(peer, forgot)
                 if shipment.flow.destination == peer:
                     self._let_go.discard(shipment.flow.name)
-                    if forgot:  # what its run knew besides rows, this one does not
+                    if anew:  # what a run of it knew besides rows, this one does not
                         shipment.sender.forgotten()
         for flow, shipment in self.shipments.items():
             self._tell_whether_it_rests(flow, shipment)

@@ -318,7 +318,11 @@ class Sender:
             detail = f"It has cuts up to {standing.place.upto} of {self.site}, which knows to have sent {self._fixed}."
             self.refusal = Refusal(self.flow, 0, places, Reason.BEHIND, (standing,), detail)
             return ()
-        self._knows |= standing.place > Place(self._fixed, self.epoch, 0)  # so says who has heard of this run alone
+        if standing.place[:2] == (self._fixed, self.epoch) and standing.place.step > self._step:
+            self._step = standing.place.step  # a run with this number, of another copy, told that; ours tells its own
+            self.forgotten()
+        else:
+            self._knows |= standing.place > Place(self._fixed, self.epoch, 0)  # who says so has heard of this run
         gone = tuple(each.parcel for each in self._sent if standing.covers(each.parcel.part))
         self._sent = [each for each in self._sent if not standing.covers(each.parcel.part)]
         if gone and not self._is_behind:
