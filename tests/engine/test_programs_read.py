@@ -20,6 +20,7 @@ from transom.engine.spark.programs import OnlySparkError, empty_rows, runner_of
 from transom.native.evaluate import Runner
 from transom.native.program import Judge, Program, Project
 
+SHORT = "timestamp_millis(i)"
 VALUES = [
     *("timestamp_seconds(i)", "timestamp_millis(i)", "timestamp_micros(j)"),
     *("unix_seconds(at)", "unix_millis(at)", "unix_micros(at)"),
@@ -44,6 +45,23 @@ VALUES = [
     *("date_trunc('YEAR', at)", "date_trunc('SECOND', at)", "date_trunc('MILLISECOND', at)", "trunc(day, 'MM')"),
     *("trunc(day, 'WEEK')", "at + INTERVAL 5 MINUTES", "at - INTERVAL '1 02:03:04' DAY TO SECOND"),
     *("unix_timestamp(at)", "at < TIMESTAMP'2026-10-25 01:30:00'", "day >= DATE'2026-03-01'"),
+    *("hash(i, j)", "hash(s, t, b)", "hash(d, f, at)", "hash(day, 'a', smallint(3))", "hash(w, 7L, n, s)"),
+    *("xxhash64(j, 1)", "xxhash64(s, n, w, 'a longer text than thirty-two letters')", "xxhash64(d, f, b, at, day)"),
+    *("hash(1, i)", "xxhash64('', j, 2.5D)", "pmod(xxhash64(j, 1), 900)", "abs(hash(i) % 100)"),
+    *("element_at(array('x', 'y', NULL), pmod(i, 3) + 1)", "element_at(array(1L, 2L), -1 - pmod(ifnull(i, 0), 2))"),
+    *("array(1.5D, d, e)[pmod(i, 3)]", "split('a,b', ',')[ifnull(i & 1, 1)]", "try_element_at(array('a'), 8 + i % 7)"),
+    *("get(array(1, 2, i), i % 5)", "elt(1 + pmod(i, 3), 'x', s, t)", "CASE pmod(i, 3) WHEN 0 THEN 'x' END"),
+    *("at + make_interval(0, 0, 0, 0, 0, 0, i % 100)", f"{SHORT} - make_interval(0, 0, 1, i % 9, i % 40, -7, 0.25)"),
+    *(f"{SHORT} - make_dt_interval(i % 99, 7, i % 5, i % 60)", f"{SHORT} + (i % 77) * INTERVAL 1 MINUTE"),
+    *(f"{SHORT} - INTERVAL '0.5' SECOND * i", f"timestampadd(SECOND, i, {SHORT})", "timestamp(i)", "double(at)"),
+    *(f"timestampadd(DAY, i % 99, {SHORT})", f"{SHORT} + -(i % 3) * INTERVAL '0.001' SECOND"),
+    *("timestamp_seconds(1700000000 + i / 10)", "timestamp_seconds(if(abs(d) < 9e12D, d, 1.5D))"),
+    *("if(e = 0, 0, i) % if(i IN (0, -1), 7, i)", "pmod(j, if(j IN (0, -1), 3L, j))", "j div greatest(i, 1)"),
+    *("try_mod(i, greatest(i, 0))", "i << 3", "j >> 7", "shiftleft(i, 30)", "~i", "~j", "round(i, 1)", "round(d)"),
+    *("i * 0.25", "10.5 - i % 90 * 0.125", "-(i * 0.1)", "abs(i * 1.5)", "double(i * 0.37)", "double(i % 99 * 0.05)"),
+    *("round(i * 0.375, 2)", "round(i * 0.375)", "round(i / 2)", "round(e)", "floor(i * 0.3)", "ceil(i * 0.3)"),
+    *("floor(j)", "i * 0.3 > 7", "decimal(i % 99)", "CAST(smallint(i % 99) AS decimal(4, 1))"),
+    *("lpad(i, 5, '0')", "rpad(s, 2, '_')", "lpad(s, 4, 'é')", "chr(65 + pmod(i, 26))", "chr(i)", "char(j)"),
     *("NOT (d > e AND s IS NULL)", "isnan(d)", "d IS NOT NULL OR i > 0", "b AND i > 0", "b OR NOT (d < 1)"),
 ]
 """Terms that have a value for every row."""
@@ -60,6 +78,13 @@ TRIED: dict[str, str | None] = {
     "int(d)": "try_cast(d AS int)",
     "bigint(d)": "try_cast(d AS bigint)",
     "tinyint(f)": "try_cast(f AS tinyint)",
+    "i % int(e)": "try_mod(i, try_cast(e AS int))",
+    "j div i": "if(i <> 0 AND NOT (i = -1 AND j = -9223372036854775807L - 1), j div i, NULL)",
+    "element_at(array('a', 'b'), i)": "try_element_at(array('a', 'b'), nullif(i, 0))",
+    "array('a', 'b')[i]": "get(array('a', 'b'), i)",
+    "at + make_dt_interval(i)": "timestamp_micros(try_add(unix_micros(at), try_multiply(i, 86400000000L)))",
+    "CAST(i AS decimal(4, 1))": "try_cast(i AS decimal(4, 1))",
+    "timestamp_micros(j) + i * INTERVAL 1 DAY": "timestamp_micros(try_add(j, try_multiply(i, 86400000000L)))",
     **dict.fromkeys(["floor(if(abs(d) < 9e18D, d, 1))", "ceil(if(abs(d) < 9e18D, d, 1))"]),
     **dict.fromkeys(["instr(n, '1')", "from_unixtime(i)", "upper(n)", "lower(w)"]),
     "int(n)": "try_cast(n AS int)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from transom.engine.execution.lane import why_spark
+from transom.engine.execution.known import why_spark
 from transom.engine.explain.explain import explain
 from transom.engine.explain.explanation import Explanation
 from transom.engine.loop.opening import compile_aside

@@ -56,6 +56,10 @@ class StreamTuning:
         """The trigger in seconds."""
         return self.trigger / MICROS_PER_SECOND
 
+    def is_one_task(self, rows: int) -> bool:
+        """Tell whether one task does a whole cut of so many rows because nothing is set."""
+        return self.rows_per_task is None and rows <= ONE_TASK_ROWS
+
     def tasks(self, rows: int) -> int | None:
         """Return the most tasks that read a cut of so many rows; None for as many as its source is divided into."""
         if self.rows_per_task is None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from transom.native import numbers, times
+from transom.native import decimals, numbers, times
 from transom.native.computing import Computation, Function, Reached, Value, where
 from transom.native.terms import Term
 
@@ -19,6 +19,8 @@ _WHOLE = r"^-?[0-9]{1,18}$"
 _REAL = r"^-?[0-9]{1,17}(\.[0-9]{1,17})?([eE][+-]?[0-9]{1,2})?$"
 _DATE = r"^[1-9][0-9]{3}-[01][0-9]-[0-3][0-9]$"
 _TIME = r"^[1-9][0-9]{3}-[01][0-9]-[0-3][0-9]([T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?Z?)?$"
+_SECONDS = 1 << 42
+"""More seconds before or after the epoch than times have."""
 _TRUE, _FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
 
 
@@ -87,6 +89,20 @@ def seconds_of(of: Computation, term: Term, reached: Reached) -> Value:
     return times.floored(of.value(term.children[0], reached), 1_000_000) if kinds.is_int64(term.type) else None
 
 
+def moment_of(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return the moment that a whole number of seconds names; of those that are too large Spark takes the last one."""
+    seconds = of.value(term.children[0], reached).cast(pa.int64())
+    known = pc.less(pc.abs(seconds), pa.scalar(_SECONDS, pa.int64()))
+    seconds = of.ground.certain(term, seconds, known, reached)
+    return pc.multiply(seconds, pa.scalar(1_000_000, pa.int64())).cast(term.type)
+
+
+def parts_of(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return the seconds from the epoch to a moment, with their parts."""
+    micros = of.value(term.children[0], reached).cast(pa.int64())
+    return pc.divide(micros.cast(pa.float64(), safe=False), pa.scalar(1e6))
+
+
 def _written(of: Computation, term: Term, reached: Reached, form: str) -> Value:
     """Return texts of a form; others are Spark's to judge."""
     text = of.value(term.children[0], reached)
@@ -110,6 +126,10 @@ _CASTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bool]
     (times.is_moment, kinds.is_date32, date_of),
     (times.is_moment, kinds.is_integer, seconds_of),
     (kinds.is_date32, times.is_moment, midnight),
+    (kinds.is_integer, times.is_moment, moment_of),
+    (times.is_moment, kinds.is_float64, parts_of),
+    (kinds.is_integer, kinds.is_decimal, decimals.from_whole),
+    (kinds.is_decimal, kinds.is_float64, decimals.as_double),
 )
 """From which types to which, and how."""
 FUNCTIONS: dict[str, Function] = {"Cast": cast}

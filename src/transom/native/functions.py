@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transom.native import casts, logic, numbers, texts, times
+from transom.native import arrays, casts, hashing, intervals, logic, numbers, texts, times
 from transom.native.computing import Computation, Expected, Function
 from transom.native.terms import Term
 
@@ -15,6 +15,9 @@ FUNCTIONS: dict[str, Function] = {
     **casts.FUNCTIONS,
     **texts.FUNCTIONS,
     **times.FUNCTIONS,
+    **intervals.FUNCTIONS,
+    **arrays.FUNCTIONS,
+    **hashing.FUNCTIONS,
 }
 """By Spark's names of their classes."""
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
+from transom.native import decimals, intervals
 from transom.native.computing import Computation, Function, Reached, Value, constant, where
 from transom.native.terms import Term
 
@@ -23,6 +24,10 @@ _BITS = {"BitwiseAnd": pc.bit_wise_and, "BitwiseOr": pc.bit_wise_or, "BitwiseXor
 def arithmetic(of: Computation, term: Term, reached: Reached) -> Value:
     """Return a sum, difference, product, negative or absolute value: of floats, or of whole numbers."""
     name = _ARITHMETIC[term.kind]
+    if kinds.is_decimal(term.type):
+        return decimals.arithmetic(name, term, of.values(term, reached))
+    if intervals.is_span(term):
+        return _of_spans(of, term, name, reached)
     if any(child.type != term.type for child in term.children):
         return None
     operands = of.values(term, reached)
@@ -31,6 +36,14 @@ def arithmetic(of: Computation, term: Term, reached: Reached) -> Value:
     if not kinds.is_integer(term.type) or term.mode != ANSI:
         return None
     return getattr(pc, f"{name}_checked")(where(reached, operands[0]), *operands[1:])
+
+
+def _of_spans(of: Computation, term: Term, name: str, reached: Reached) -> Value:
+    """Return a sum, difference, negative or absolute value of intervals; too long a one is an error."""
+    if name == "multiply" or not all(map(intervals.is_span, term.children)):
+        return None
+    spans = [where(reached, value.cast(pa.int64())) for value in of.values(term, reached)]
+    return getattr(pc, f"{name}_checked")(*spans).cast(pa.duration("us"))
 
 
 def quotient(of: Computation, term: Term, reached: Reached) -> Value:
@@ -46,13 +59,22 @@ def quotient(of: Computation, term: Term, reached: Reached) -> Value:
 
 
 def whole_quotient(of: Computation, term: Term, reached: Reached) -> Value:
-    """Return what whole numbers divided by a constant give, or leave."""
+    """Return what whole numbers divided by others give, or leave; -1 divides the least number to one out of range."""
     by = term.children[1]
-    if not kinds.is_integer(by.type) or constant(by) in (0, -1, None):
+    if not kinds.is_integer(by.type) or term.mode not in (ANSI, LEGACY, TRY):
         return None
-    if term.kind == "Pmod" and by.type.bit_width < 32 and constant(by) < 0:
+    known = constant(by)
+    if by.kind == "Literal" and known in (0, -1, None):
+        return None
+    if term.kind == "Pmod" and by.type.bit_width < 32 and (known is None or known < 0):
         return None  # Spark adds in 32 bits what may be out of range here
     a, b = of.values(term, reached)
+    if known is None:
+        none = pa.scalar(0, pa.int8()).cast(by.type)
+        if term.mode != ANSI:
+            b = where(pc.coalesce(pc.not_equal(b, none), pa.scalar(False)), b)
+        plain = pc.and_kleene(pc.not_equal(b, none), pc.not_equal(b, pa.scalar(-1, pa.int8()).cast(by.type)))
+        b = where(reached, of.ground.certain(term, b, plain, reached))
     whole = pc.divide(a, b)
     if term.kind == "IntegralDivide":
         return whole
@@ -68,6 +90,23 @@ def whole_quotient(of: Computation, term: Term, reached: Reached) -> Value:
 def bits(of: Computation, term: Term, reached: Reached) -> Value:
     """Return two whole numbers as bits, joined."""
     return _BITS[term.kind](*of.values(term, reached)) if kinds.is_integer(term.type) else None
+
+
+def turned(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return a whole number with all bits turned."""
+    return pc.bit_wise_not(of.value(term.children[0], reached)) if kinds.is_integer(term.type) else None
+
+
+def shifted(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return a whole number with its bits moved by a constant number of places that it has."""
+    value, by = term.children
+    places = constant(by)
+    if not kinds.is_integer(term.type) or value.type != term.type or places is None:
+        return None
+    if not 0 <= places < term.type.bit_width - 1:  # by as many as there are bits beside the sign Arrow moves nothing
+        return None
+    function = pc.shift_left if term.kind == "ShiftLeft" else pc.shift_right
+    return function(of.value(value, reached), pa.scalar(places, pa.int8()).cast(term.type))
 
 
 def square_root(of: Computation, term: Term, reached: Reached) -> Value:
@@ -86,13 +125,40 @@ def extreme(of: Computation, term: Term, reached: Reached) -> Value:
 
 
 def rounded(of: Computation, term: Term, reached: Reached) -> Value:
-    """Return the whole number at or below a float, or at or above it; what is too large has another one in Spark."""
+    """Return the whole number at or below a number, or at or above it; too large a float has another one in Spark."""
     (child,) = term.children
+    if kinds.is_decimal(child.type) and kinds.is_decimal(term.type):
+        return decimals.whole(of, term, reached)
+    if kinds.is_int64(child.type) and kinds.is_int64(term.type):
+        return of.value(child, reached)
     if not kinds.is_float64(child.type) or not kinds.is_int64(term.type):
         return None
     value = of.value(child, reached)
     value = of.ground.certain(term, value, pc.less(pc.abs(value), pa.scalar(2.0**63)), reached)
     return (pc.floor if term.kind == "Floor" else pc.ceil)(value).cast(term.type)
+
+
+def rounded_half(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return a decimal with fewer digits, a double without those behind the point, half of the last one going up.
+
+    Doubles with digits behind the point are Spark's, which rounds them as they are written.
+    """
+    child, scale = term.children
+    digits = constant(scale)
+    if digits is None:
+        return None
+    if kinds.is_decimal(child.type) and kinds.is_decimal(term.type):
+        return decimals.rounded(of, term, digits, reached)
+    if kinds.is_integer(child.type) and child.type == term.type and digits >= 0:
+        return of.value(child, reached)
+    if digits or not kinds.is_float64(child.type) or child.type != term.type:
+        return None
+    value = of.value(child, reached)
+    whole = pc.trunc(value)
+    up = pc.greater_equal(pc.abs(pc.subtract(value, whole)), pa.scalar(0.5))
+    found = pc.case_when(pc.make_struct(up), pc.add(whole, pc.sign(value)), whole)
+    # Nothing is -0.0 as it was a decimal meanwhile, but for what is infinite or no number.
+    return pc.case_when(pc.make_struct(pc.equal(found, pa.scalar(0.0))), pa.scalar(0.0), found)
 
 
 def narrowed(of: Computation, term: Term, reached: Reached) -> Value:
@@ -143,6 +209,10 @@ def is_wider(kind: pa.DataType, to: pa.DataType) -> bool:
 FUNCTIONS: dict[str, Function] = {
     **dict.fromkeys(_ARITHMETIC, arithmetic),
     **dict.fromkeys(_BITS, bits),
+    "BitwiseNot": turned,
+    "ShiftLeft": shifted,
+    "ShiftRight": shifted,
+    "Round": rounded_half,
     "Divide": quotient,
     "Remainder": whole_quotient,
     "Pmod": whole_quotient,

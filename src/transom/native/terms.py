@@ -21,7 +21,8 @@ class Term:
     children: tuple[Term, ...] = ()
     value: Any = None
     """The name of a column, an Arrow scalar for a constant, the place of a field of a struct, the set of an `InSet`,
-    the character that escapes others in the pattern of a `Like`, the time zone of a `Cast` or a function of times."""
+    the character that escapes others in the pattern of a `Like`, the seed of a hash, the time zone of a `Cast` or a
+    function of times (behind the unit, of a `TimestampAdd`)."""
     mode: str = ""
     """The outcome of an operation that cannot be done: `ANSI` (an error), `LEGACY`, `TRY`."""
 

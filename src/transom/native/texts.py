@@ -17,6 +17,7 @@ _MATCHES: dict[str, Callable[[Value, str], Value]] = {
     "Contains": lambda text, part: pc.match_substring(text, part),
 }
 _TRIMMED = {"StringTrim": pc.ascii_trim, "StringTrimLeft": pc.ascii_ltrim, "StringTrimRight": pc.ascii_rtrim}
+_LONGEST = 1_000
 _CASES = {"Upper": pc.ascii_upper, "Lower": pc.ascii_lower}
 
 
@@ -106,6 +107,27 @@ def replaced(of: Computation, term: Term, reached: Reached) -> Value:
     return pc.replace_substring(of.value(text, reached), wanted, by)
 
 
+def padded(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return a text with a constant length: cut off, or filled up with a constant character."""
+    text, size, fill = term.children
+    length, letter = constant(size), constant_text(fill)
+    if not kinds.is_string(text.type) or length is None or not 0 < length < _LONGEST or len(letter or "") != 1:
+        return None
+    pad = pc.utf8_lpad if term.kind == "StringLPad" else pc.utf8_rpad
+    return pc.utf8_slice_codeunits(pad(of.value(text, reached), length, letter), 0, length)
+
+
+def letter(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return the character with a number, of which only the last eight bits count; none for a number below zero."""
+    number = of.value(term.children[0], reached)
+    if not isinstance(number, pa.Array):
+        return None
+    letters = pa.array([chr(place) for place in range(256)])
+    found = letters.take(pc.bit_wise_and(number.cast(pa.int64()), pa.scalar(255, pa.int64())))
+    below = pc.less(number, pa.scalar(0, pa.int8()).cast(number.type))
+    return pc.case_when(pc.make_struct(pc.coalesce(below, pa.scalar(False))), pa.scalar(""), found)
+
+
 FUNCTIONS: dict[str, Function] = {
     **dict.fromkeys(_MATCHES, match),
     **dict.fromkeys(_TRIMMED, trimmed),
@@ -117,4 +139,7 @@ FUNCTIONS: dict[str, Function] = {
     "Concat": joined,
     "ConcatWs": joined_with,
     "StringReplace": replaced,
+    "StringLPad": padded,
+    "StringRPad": padded,
+    "Chr": letter,
 }

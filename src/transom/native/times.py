@@ -69,12 +69,21 @@ _OF_DATES = frozenset(["year", "quarter", "month", "week"])
 def moment(of: Computation, term: Term, reached: Reached) -> Value:
     """Return the moment that a whole number of seconds or parts of them names; too large a number is an error."""
     (child,) = term.children
+    if kinds.is_float64(child.type) and term.kind == "SecondsToTimestamp":
+        return of_parts(of, term, reached)
     if not kinds.is_integer(child.type):
         return None
     number = of.value(child, reached).cast(pa.int64())
     if (unit := _MICROS[term.kind]) > 1:
         number = pc.multiply_checked(where(reached, number), pa.scalar(unit, pa.int64()))
     return number.cast(term.type)
+
+
+def of_parts(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return the moment that a double of seconds names; what is behind the microseconds is cut off."""
+    micros = pc.multiply(of.value(term.children[0], reached), pa.scalar(1e6))
+    micros = of.ground.certain(term, micros, pc.less(pc.abs(micros), pa.scalar(2.0**63)), reached)
+    return pc.trunc(micros).cast(pa.int64()).cast(term.type)
 
 
 def number_of(of: Computation, term: Term, reached: Reached) -> Value:
@@ -122,15 +131,6 @@ def truncated(of: Computation, term: Term, reached: Reached) -> Value:
     return found if term.kind == "TruncDate" else found.cast(pa.int64()).cast(term.type)
 
 
-def later(of: Computation, term: Term, reached: Reached) -> Value:
-    """Return a moment some days and parts of them later."""
-    time, by = term.children
-    if not (is_moment(time.type) and kinds.is_duration(by.type)) or term.value not in UTC:
-        return None
-    micros = where(reached, of.value(time, reached).cast(pa.int64()))
-    return pc.add_checked(micros, of.value(by, reached).cast(pa.int64())).cast(term.type)
-
-
 def written(of: Computation, term: Term, reached: Reached) -> Value:
     """Return a moment, or seconds from the epoch, as a text: years have four digits, and all calendars are one."""
     time, by = term.children
@@ -171,7 +171,6 @@ FUNCTIONS: dict[str, Function] = {
     "TruncTimestamp": truncated,
     "TruncDate": truncated,
     "DateDiff": days_between,
-    "TimestampAddInterval": later,
     "DateFormatClass": written,
     "FromUnixTime": written,
 }

@@ -14,7 +14,10 @@ from transom.model.arguments import shown
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.signatures import checked
 from transom.model.time import FIRST_EVENT, LAST_EVENT, MICROS_PER_SECOND, Clock, Micros, format_time
+from transom.model.tuning import ONE_TASK_ROWS
+from transom.native.schedules import EVENT_TIME, ID, Schedule
 from transom.sources.base import ARRIVAL, MOST_PARTITIONS, PARTITION, Cut, Mark, Offset, OwnRows, Waiting
+from transom.sources.ranges import without
 from transom.sources.schemas import check_reserved, position
 from transom.storage.durable import replacing
 from transom.storage.places import Place
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 
 STATE_NAME = "generator.json"
 _ROWS_PER_TASK = 10_000
+_OFTEN = 10
+"""Seconds after which a cut may have what one task does not do alone."""
 _LIMIT = (1 << 63) // MICROS_PER_SECOND
 _UNSTABLE = re.compile(
     r"\b(current_timestamp|current_date|localtimestamp|unix_timestamp(?=\s*\(\s*\))"
@@ -107,7 +112,7 @@ class GeneratorSource(OwnRows):
         self._given_start = start
         self._partitions = tuple(str(i) for i in range(partitions)) if partitions > 1 else ("",)
         self._schema: StructType | None = None
-        self._start: Micros = 0
+        self._schedule = Schedule(0, rate.numerator, rate.denominator)
         self._clock: Clock | None = None
         self._latest = 0
         self._looked: Micros = 0
@@ -141,10 +146,11 @@ class GeneratorSource(OwnRows):
         """
         from pyspark.errors import PySparkException
 
-        self._start = self._durable_start(directory / STATE_NAME, clock.now())
+        start = self._durable_start(directory / STATE_NAME, clock.now())
+        self._schedule = Schedule(start, self._rate.numerator, self._rate.denominator)
         self._clock = clock
         try:
-            self._schema = self._frame(spark, 0, 0, 1).select(*self._columns).schema
+            self._schema = self.over(self._numbers(spark, [], 1)).schema
         except PySparkException as error:
             raise SourceError(
                 f"generator: {str(error).splitlines()[0]}", "The columns may use id and event_time."
@@ -161,7 +167,7 @@ class GeneratorSource(OwnRows):
         if self._clock is None:
             raise SourceError("generator: it is not open.", "Start the application first.")
         self._looked = self._clock.monotonic()
-        elapsed = self._clock.now() - self._start
+        elapsed = self._clock.now() - self._schedule.start
         if elapsed >= 0:
             # Row i is due when floor(i * 1e6 / rate) <= elapsed.
             due = -((elapsed + 1) * self._rate.numerator // -(MICROS_PER_SECOND * self._rate.denominator))
@@ -170,7 +176,7 @@ class GeneratorSource(OwnRows):
 
     def mark(self, offset: Offset) -> Mark:
         """Return when the first row was due, on which all others depend."""
-        return self._start
+        return self._schedule.start
 
     def cut(self, start: Offset, max_rows: int) -> Cut:
         """Return the end of a piece of exactly `max_rows` rows, or of what there is; at least one row."""
@@ -185,13 +191,30 @@ class GeneratorSource(OwnRows):
 
     def read(self, spark: SparkSession, start: Offset, end: Offset, skip: Sequence[str] = ()) -> DataFrame:
         """Return rows start to end - 1."""
-        first, last = position(start), position(end)
-        tasks = 1 if last - first <= _ROWS_PER_TASK else None
-        return self._frame(spark, first, last, tasks)
+        ranges = without(position(start), position(end), skip)
+        tasks = 1 if sum(last - first for first, last in ranges) <= _ROWS_PER_TASK else None
+        own = []
+        if len(self._partitions) > 1:
+            own.append(f"CAST({ID} % {len(self._partitions)} AS INT) AS {PARTITION}")
+        return self.over(self._numbers(spark, ranges, tasks), *own, f"unix_micros({EVENT_TIME}) AS {ARRIVAL}")
+
+    @property
+    def schedule(self) -> Schedule:
+        """When rows are due; known once it is open."""
+        return self._schedule
+
+    @property
+    def is_large(self) -> bool:
+        """Tell whether it may give many rows at once."""
+        return (self._rows is None or self._rows > ONE_TASK_ROWS) and self._rate * _OFTEN > ONE_TASK_ROWS
+
+    def over(self, numbers: DataFrame, *others: str) -> DataFrame:
+        """Return the columns that it makes, and others, of rows with `id` (bigint) and `event_time` (timestamp)."""
+        return numbers.selectExpr(*(f"({sql}) AS {_quoted(name)}" for name, sql in self._columns.items()), *others)
 
     def ingested_at(self, start: Offset, end: Offset) -> Micros:
         """Return when the last row before `end` is scheduled."""
-        return self._scheduled(max(position(end) - 1, 0))
+        return self._schedule.due(max(position(end) - 1, 0))
 
     def watermark(self, end: Offset) -> Micros | None:
         """Return None: it carries no watermark."""
@@ -208,20 +231,16 @@ class GeneratorSource(OwnRows):
         """Forget the clock."""
         self._clock = None
 
-    def _scheduled(self, row: int) -> Micros:
-        return self._start + row * MICROS_PER_SECOND * self._rate.denominator // self._rate.numerator
-
-    def _frame(self, spark: SparkSession, first: int, last: int, tasks: int | None) -> DataFrame:
+    def _numbers(self, spark: SparkSession, ranges: Sequence[tuple[int, int]], tasks: int | None) -> DataFrame:
+        """Return the numbers and times of the rows of some ranges, in ascending order."""
         n, period = self._rate.numerator, MICROS_PER_SECOND * self._rate.denominator
         # Whole multiples of n apart, so that no product overflows.
         elapsed = f"(id div {n}L) * {period}L + ((id % {n}L) * {period}L) div {n}L"
-        time = f"timestamp_micros({self._start}L + {elapsed}) AS event_time"
-        frame = spark.range(first, last, 1, tasks).selectExpr("id", time)
-        columns = [f"({sql}) AS {_quoted(name)}" for name, sql in self._columns.items()]
-        if len(self._partitions) > 1:
-            columns.append(f"CAST(id % {len(self._partitions)} AS INT) AS {PARTITION}")
-        columns.append(f"unix_micros(event_time) AS {ARRIVAL}")
-        return frame.selectExpr(*columns)
+        time = f"timestamp_micros({self._schedule.start}L + {elapsed}) AS {EVENT_TIME}"
+        frame = spark.range(ranges[0][0] if ranges else 0, ranges[-1][1] if ranges else 0, 1, tasks)
+        if len(ranges) > 1:
+            frame = frame.where(" OR ".join(f"id BETWEEN {first}L AND {last - 1}L" for first, last in ranges))
+        return frame.selectExpr(ID, time)
 
     def _durable_start(self, path: Place, now: Micros) -> Micros:
         rate = [self._rate.numerator, self._rate.denominator]

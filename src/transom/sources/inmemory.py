@@ -18,6 +18,7 @@ from transom.model.arguments import shown
 from transom.model.signatures import checked
 from transom.model.time import MAX_TIME, MIN_TIME, Clock, Micros, SystemClock
 from transom.sources.base import ARRIVAL, MOST_PARTITIONS, PARTITION, Cut, Mark, Offset, OwnRows, Unit, Waiting
+from transom.sources.ranges import range_name, without
 from transom.sources.schemas import as_struct, check_reserved, position
 from transom.storage.places import Place
 
@@ -192,7 +193,7 @@ class MemorySource(OwnRows):
     def rows(self, start: Offset, end: Offset, skip: Sequence[str] = ()) -> pa.Table:
         """Return the rows in [start, end) as `read` does, but as they lie in memory."""
         tables = [
-            table for first, last in _without(position(start), position(end), skip) for table in self._rows(first, last)
+            table for first, last in without(position(start), position(end), skip) for table in self._rows(first, last)
         ]
         arrow = self._arrow
         if len(self._partitions) > 1:
@@ -219,7 +220,7 @@ class MemorySource(OwnRows):
         first, last = position(start), position(end)
         chunks = [chunk for chunk in self._between(first, last) if chunk.table is not None]
         spans = [(max(chunk.first, first), min(chunk.end, last), chunk.partition) for chunk in chunks]
-        return [Unit(f"rows {low} to {high - 1}", partition) for low, high, partition in spans]
+        return [Unit(range_name(low, high), partition) for low, high, partition in spans]
 
     def ingested_at(self, start: Offset, end: Offset) -> Micros:
         """Return when the newest row of [start, end) was added; 0 for none."""
@@ -303,18 +304,3 @@ def _require_exact(values: Sequence[Any], field: pa.Field) -> None:
                 isinstance(value, np.bool_) or pa.types.is_temporal(field.type) or value % 1 != 0
             ):
                 raise ValueError(f"{field.name} is {shown(value)}, and the column is {field.type}")
-
-
-def _without(first: int, last: int, units: Sequence[str]) -> list[tuple[int, int]]:
-    """Return what is left of a range without some units.
-
-    >>> _without(0, 9, ["rows 0 to 1", "rows 4 to 6"])
-    [(2, 4), (7, 9)]
-    """
-    left: list[tuple[int, int]] = []
-    for unit in units:
-        _, low, _, high = unit.split()
-        if first < int(low):
-            left.append((first, int(low)))
-        first = int(high) + 1
-    return [*left, (first, last)] if first < last else left

@@ -14,42 +14,35 @@ import pickle
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
 from transom.engine.execution.compressed import decompressed
+from transom.engine.execution.generatedparts import Generating, gather, of_generated, parts_between
+from transom.engine.execution.known import has_rows, is_generator, known_plan
 from transom.engine.execution.splits import Answer, AnyPart, Asked, Found, Gathering, Part, Reads, answers, of_files
 from transom.engine.execution.topicparts import Wanted, of_ranges, parts_of_range
 from transom.engine.execution.workers import MOST_TASKS, run_in_workers
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.cutstats import CutStats
 from transom.engine.spark.jobs import CutPartials
-from transom.engine.spark.lane import lane_plan
 from transom.engine.spark.laneplan import LanePlan
-from transom.engine.spark.lanesettings import setting_of
 from transom.engine.spark.plan import StreamPlan
 from transom.engine.spark.programs import OnlySparkError
 from transom.engine.spark.statictables import MOST_BYTES, MOST_ROWS
 from transom.engine.streams.cuts import CutJob
-from transom.engine.streams.definition import StreamDefinition
 from transom.engine.streams.stream import RunningStream
 from transom.failures import FailureKind, classify, require_blame
 from transom.model.phases import WorkersDid
-from transom.model.sessions import is_connect
-from transom.native import parquet
-from transom.native.dialects import Dialect
-from transom.native.values import UncertainError, is_readable
-from transom.sources.base import ARRIVAL, PARTITION, PlainFormat, Source
+from transom.native.values import UncertainError
+from transom.sources.base import ARRIVAL, PARTITION, PlainFormat
 from transom.sources.filesets.source import FileSource, PlainFile
+from transom.sources.generated import GeneratorSource
 from transom.sources.inmemory import MemorySource
+from transom.sources.schemas import position
 from transom.sources.shared import source_of
-from transom.sources.topics.rows import has_kafka
 from transom.sources.topics.source import KafkaSource
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +50,8 @@ PART_BYTES = 32 << 20
 """A larger file is read in parts of about so many bytes."""
 TASK_BYTES = 4 << 20
 """A task has at least about so many bytes to read, where there are so many."""
+ROW_BYTES = 64
+"""A row that is made counts as so many bytes."""
 MESSAGE_BYTES = 256
 """An offset of a topic counts as so many bytes, as nobody knows before how long messages are."""
 LONGEST_REST = 64
@@ -75,61 +70,6 @@ class LaneOutcome:
     """Units that are left to Spark."""
     workers: WorkersDid | None = None
     """What was done for it."""
-
-
-def known_plan(session: SparkSession, definition: StreamDefinition, compiled: Compiled) -> LanePlan:
-    """Return how partials of a stream's queries are made without Spark SQL.
-
-    Raises:
-        OnlySparkError: They are not; says why.
-    """
-    source = source_of(definition.source)
-    form = _form_of(session, source)
-    if form is None and not _has_rows(source):
-        what = source.only_spark_reads if isinstance(source, FileSource) else source.describe()
-        raise OnlySparkError(f"it reads {what}")
-    if not is_connect(session) and (setting := setting_of(session, _settings_of(source, form))):
-        raise OnlySparkError(f"only Spark knows what {setting} changes")
-    plan = lane_plan(session, definition.schema, definition.rows, compiled)
-    is_read = parquet.is_read if form == "parquet" else is_readable
-    if form is not None and (unknown := [f"{f.name} ({f.type})" for f in plan.columns if not is_read(f.type)]):
-        raise OnlySparkError(f"only Spark reads {', '.join(unknown)}")
-    return plan
-
-
-def why_spark(session: SparkSession, definition: StreamDefinition, compiled: Compiled) -> str | None:
-    """Return why partials of a stream's queries are made by Spark SQL, in plain words; None where they are not."""
-    try:
-        known_plan(session, definition, compiled)
-    except OnlySparkError as reason:
-        return str(reason)
-    return None
-
-
-def _form_of(session: SparkSession, source: Source) -> PlainFormat | None:
-    """Return the format of what a source reads, where it is read without Spark.
-
-    Raises:
-        OnlySparkError: It is not, and it is known why.
-    """
-    if isinstance(source, KafkaSource):
-        if (why := source.why_spark) is not None:
-            raise OnlySparkError(why)
-        if not has_kafka(session):  # which says what to do
-            raise OnlySparkError("the Spark session has no Kafka module, which reads what is in doubt")
-        return "json"
-    return source.plain_format if isinstance(source, FileSource) else None
-
-
-def _settings_of(source: Source, form: PlainFormat | None) -> list[str]:
-    """Return the first words of settings that matter to what is read, besides those of all."""
-    topics = ["kafka"] if isinstance(source, KafkaSource) else []
-    return topics if form is None else [*topics, "csv" if isinstance(form, Dialect) else form]
-
-
-def _has_rows(source: Source) -> bool:
-    """Tell whether the rows of a source are in memory, as it gives them to Spark."""
-    return isinstance(source, MemorySource) and type(source).read is MemorySource.read
 
 
 class Lane:
@@ -170,7 +110,10 @@ class Lane:
             plan = self._with_tables(plan[0], compiled, job)
         if plan is None:
             return None
-        found = self._in_memory(plan[0], job, skip) if _has_rows(self._source) else self._in_tasks(plan[1], job, skip)
+        at_hand = has_rows(self._source) or (
+            is_generator(self._source) and job.options.tuning.is_one_task(job.cut.rows)
+        )
+        found = self._at_hand(plan[0], job, skip) if at_hand else self._in_tasks(plan[1], job, skip)
         if found.judged > len(found.certain):
             self._rest_longer()
         elif not found.judged:
@@ -213,26 +156,44 @@ class Lane:
         self._given[compiled.plan] = tables, found
         return found
 
-    def _in_memory(self, plan: LanePlan, job: CutJob, skip: Sequence[str]) -> LaneOutcome:
-        """Make partials of rows where they are."""
+    def _at_hand(self, plan: LanePlan, job: CutJob, skip: Sequence[str]) -> LaneOutcome:
+        """Make partials of rows where they are: in memory, or made by a generator, as one task would."""
         source, cut = self._source, job.cut
-        assert isinstance(source, MemorySource)
         gathering, begun = Gathering(plan, cut.ahead, len(source.partitions)), time.thread_time()
         try:
-            for rows in source.rows(cut.start, cut.end, skip).to_batches():
-                of = rows.column(PARTITION).to_numpy() if PARTITION in rows.schema.names else None
-                arrived = rows.column(ARRIVAL).to_numpy() if job.options.measures_delays else None
-                gathering.take(rows.select(plan.columns.names), of, arrived)
+            if isinstance(source, GeneratorSource):
+                gather(gathering, plan, self._generating(job), position(cut.start), position(cut.end))
+            else:
+                self._gather_memory(gathering, plan, job, skip)
             found = _together([gathering.found()])
             return LaneOutcome(found, ("",), 0, WorkersDid(0, time.thread_time() - begun, found.stats.rows))
         except UncertainError:
             return LaneOutcome(None, (), 1)
 
+    def _gather_memory(self, gathering: Gathering, plan: LanePlan, job: CutJob, skip: Sequence[str]) -> None:
+        """Take the rows of a memory source.
+
+        Raises:
+            UncertainError: Spark has to judge.
+        """
+        source, cut = self._source, job.cut
+        assert isinstance(source, MemorySource)
+        for rows in source.rows(cut.start, cut.end, skip).to_batches():
+            of = rows.column(PARTITION).to_numpy() if PARTITION in rows.schema.names else None
+            arrived = rows.column(ARRIVAL).to_numpy() if job.options.measures_delays else None
+            gathering.take(rows.select(plan.columns.names), of, arrived)
+
+    def _generating(self, job: CutJob) -> Generating:
+        """Return what those who make a generator's rows need to know."""
+        source = self._source
+        assert isinstance(source, GeneratorSource)
+        return Generating(source.schedule, len(source.partitions), job.options.measures_delays)
+
     def _in_tasks(self, pickled: bytes, job: CutJob, skip: Sequence[str]) -> LaneOutcome:
-        """Make partials of files or topics in Python workers."""
-        cut, spark, inputs = job.cut, self._stream.session, self._inputs(job, skip)
-        tuning = job.options.tuning
+        """Make partials of files, topics or a generator's rows in Python workers."""
+        cut, spark, tuning = job.cut, self._stream.session, job.options.tuning
         tasks = tuning.tasks(cut.rows) or spark.sparkContext.defaultParallelism
+        inputs = self._inputs(job, skip, tasks)
         piece, least = PART_BYTES, TASK_BYTES
         if tuning.rows_per_task is not None:  # a plan knows what a task costs
             piece, least = min(piece, max(1, -(-inputs.size // tasks))), 1
@@ -258,9 +219,18 @@ class Lane:
         workers = WorkersDid(len(work), sum(each.cpu for each in told), cut.rows, read)
         return LaneOutcome(partials, certain, len(judged), workers)
 
-    def _inputs(self, job: CutJob, skip: Sequence[str]) -> _Inputs:
-        """Return what tasks read for a cut."""
+    def _inputs(self, job: CutJob, skip: Sequence[str], tasks: int) -> _Inputs:
+        """Return what so many tasks read for a cut."""
         source, start, end, asks = self._source, job.cut.start, job.cut.end, job.options.measures_delays
+        if isinstance(source, GeneratorSource):
+            made = parts_between(position(start), position(end), tasks)
+            return _Inputs(
+                tuple(part.unit for part in made),
+                0,
+                None,
+                functools.partial(of_generated, self._generating(job)),
+                lambda piece: [((part.last - part.first) * ROW_BYTES, part) for part in made],
+            )
         if isinstance(source, KafkaSource):
             ranges = source.topic_ranges(start, end, skip)
             return _Inputs(
@@ -297,7 +267,8 @@ class _Inputs:
     """Units of the source."""
     size: int
     """Bytes; of topics by offsets, until they are read."""
-    form: PlainFormat
+    form: PlainFormat | None
+    """None where nothing is read."""
     reads: Reads
     """Reads them in a task."""
     parts: Callable[[int], list[tuple[int, AnyPart]]]

@@ -83,8 +83,8 @@ class Asked:
 
     plan: bytes
     """Of the job, pickled: workers keep what they make of it."""
-    form: PlainFormat
-    """Of the files."""
+    form: PlainFormat | None
+    """Of the files; None where nothing is read."""
     ahead: Micros | None
     partitions: int
 

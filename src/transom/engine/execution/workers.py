@@ -18,6 +18,7 @@ from transom.engine.spark.stages import in_workers
 from transom.model.sessions import is_connect
 from transom.sources.base import Source
 from transom.sources.filesets.source import FileSource
+from transom.sources.generated import GeneratorSource
 from transom.sources.shared import source_of
 from transom.sources.topics.source import KafkaSource
 
@@ -78,8 +79,10 @@ def wait_for_workers(longest: float) -> None:
 
 
 def _may_be_read(source: Source) -> bool:
-    """Tell whether workers may read a source."""
+    """Tell whether workers may read a source, or make its rows."""
     of = source_of(source)
+    if isinstance(of, GeneratorSource):
+        return of.is_large
     return isinstance(of, KafkaSource) or (isinstance(of, FileSource) and of.plain_format is not None)
 
 

@@ -84,8 +84,8 @@ class StreamProgress:
     native_cuts: int = 0
     """Micro-batches whose partials were made without Spark SQL; none with `lane="spark"`."""
     judged_files: int = 0
-    """Files in these, or ranges of offsets of a partition, that were left to Spark SQL, as they hold something of which
-    only Spark can tell what it is; each counts once, however many tasks read parts of it."""
+    """Files in these, or ranges of offsets or of made-up rows, that were left to Spark SQL, as they hold something of
+    which only Spark can tell what it is; each counts once, however many tasks read parts of it."""
 
 
 @dataclass(frozen=True, repr=False)

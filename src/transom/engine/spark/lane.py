@@ -65,7 +65,6 @@ def lane_plan(session: SparkSession, schema: StructType, rows: Rows, compiled: C
     Raises:
         OnlySparkError: Something of them is known to Spark only; says what.
     """
-    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import LongType, StructField, StructType
 
     if is_connect(session):
@@ -78,6 +77,7 @@ def lane_plan(session: SparkSession, schema: StructType, rows: Rows, compiled: C
         raise OnlySparkError("there is no query")
     if any(isinstance(step, Unrepeatable) for branch in compiled.plan.branches.values() for step in branch.chain):
         raise OnlySparkError("map(..., deterministic=False) may do something else in each micro-batch")
+    columns = _columns(schema)
     raw = empty_rows(session, schema)
     written, _ = time_columns(raw, rows.event_time)
     time = runner_of(raw.select(written.alias(TIME)), raw)
@@ -94,7 +94,26 @@ def lane_plan(session: SparkSession, schema: StructType, rows: Rows, compiled: C
         groupings.append((place, _grouping(component, needed, runner.program.schema, types)))
     made = tuple((runner, tuple(groupings)) for runner, groupings in branches.values())
     utc = reader_of(session).zone in UTC
-    return LanePlan(to_arrow_schema(schema, timezone="UTC"), time, made, len(plan.components), utc)
+    return LanePlan(columns, time, made, len(plan.components), utc)
+
+
+def _columns(schema: StructType) -> pa.Schema:
+    """Return the columns of a source as Arrow's.
+
+    Raises:
+        OnlySparkError: Arrow has not the type of one.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    found: list[pa.Field] = []
+    for field in schema:
+        try:
+            found += to_arrow_schema(StructType([field]), timezone="UTC")
+        except PySparkException:
+            raise OnlySparkError(f"only Spark has values of {field.name} ({field.dataType.simpleString()})") from None
+    return pa.schema(found)
 
 
 def _types(compiled: Compiled) -> dict[tuple[int, Primitive], Types]:

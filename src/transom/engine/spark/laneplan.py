@@ -23,6 +23,8 @@ class LanePlan:
             their place among all.
         components: Their number.
         utc: Whether times without an offset are those of UTC; else they are Spark's.
+        made: Makes those columns of which something is made, of the numbers and times of a generator's rows; None where
+            rows are read.
     """
 
     columns: pa.Schema
@@ -30,6 +32,7 @@ class LanePlan:
     branches: tuple[tuple[Runner, tuple[tuple[int, Grouping], ...]], ...]
     components: int
     utc: bool = False
+    made: Runner | None = None
 
     @property
     def lookups(self) -> frozenset[str]:

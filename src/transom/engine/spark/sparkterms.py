@@ -95,7 +95,7 @@ def spark_term(spark: SparkSession, schema: pa.Schema, condition: Input) -> Term
 _WITH_ZONE = frozenset(
     [
         *("Cast", "Hour", "Minute", "Second", "TruncTimestamp", "DateFormatClass", "UnixTimestamp", "ToUnixTimestamp"),
-        *("FromUnixTime", "TimestampAddInterval"),
+        *("FromUnixTime", "TimestampAddInterval", "TimestampAdd"),
     ]
 )
 """Terms that depend on a time zone."""
@@ -110,6 +110,12 @@ _SPARKS = "org.apache.spark.sql."
 _BETWEEN, _NUMBERED = "\x00", re.compile(r"(.*)#(\d+)L?", re.DOTALL)
 """What separates columns in a text, and what Spark writes of each of them."""
 _WITH_MODE = ("Cast", "Add", "Subtract", "Multiply", "Divide", "Remainder", "Pmod", "IntegralDivide")
+
+_RAISING = ("UnaryMinus", "Abs", "ElementAt", "GetArrayItem", "Elt", "MakeInterval")
+"""Terms that say whether they fail where they cannot be done."""
+_HASHES = ("XxHash64", "Murmur3Hash")
+_MOST_ELEMENTS = 1_000
+"""Of an array that is a constant: each is asked for in the JVM."""
 
 
 @dataclass
@@ -127,19 +133,23 @@ class Reader:
         own = _arrow_type(node.dataType().json(), self.zone)
         value, mode = None, ""
         if kind == "Literal":
-            value = _scalar(node.value(), own)
+            value = _array(node, own) if kinds.is_list(own) else _scalar(node.value(), own)
         elif kind == "InSet":
             value = tuple(_scalar(each, children[0].type) for each in each_of(node.hset().toSeq()))
         elif kind == "GetStructField":
             value = node.ordinal()
         elif kind == "Like":
             value = str(node.escapeChar())
+        elif kind in _HASHES:
+            value = node.seed()
         elif kind in _WITH_ZONE:
             zone = node.timeZoneId()
             value = str(zone.get()) if zone.isDefined() else None
+            if kind == "TimestampAdd":
+                value = str(node.unit()).upper(), value
         if kind in _WITH_MODE:
             mode = node.evalMode().toString()
-        elif kind in ("UnaryMinus", "Abs"):
+        elif kind in _RAISING:
             mode = "ANSI" if node.failOnError() else "LEGACY"
         return Term(kind, own, node.sql(), children, value, mode)
 
@@ -178,6 +188,19 @@ def named_numbers(attributes: Any) -> list[tuple[str, int]]:
 def each_of(sequence: Any) -> list[Any]:
     """Return the elements of a sequence of Scala."""
     return [sequence.apply(place) for place in range(sequence.size())]
+
+
+def _array(node: Any, kind: pa.DataType) -> pa.Scalar | None:
+    """Return a constant that is an array; None where Arrow has not one of its elements."""
+    array, of = node.value(), kind.value_type
+    if array is None:
+        return pa.scalar(None, kind)
+    known = kinds.is_string(of) or kinds.is_integer(of) or kinds.is_floating(of) or kinds.is_boolean(of)
+    if not known or array.numElements() > _MOST_ELEMENTS:
+        return None
+    found = [_scalar(each, of) for each in array.toObjectArray(node.dataType().elementType())]
+    values = [each.as_py() for each in found if each is not None]
+    return pa.scalar(values, kind) if len(values) == len(found) else None
 
 
 def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar | None:
