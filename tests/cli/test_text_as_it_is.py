@@ -62,9 +62,10 @@ def test_sites(invoke, checkpoint, monkeypatch):
         "interval_micros": 1_000_000, "outbox_bytes": 0, "refused": WHY, "latency_seconds": 0, "limit_micros": None,
     }  # fmt: skip
     status = {"site": "north[c]", "at": 0, "links": [link], "leaving": [leaving], "arriving": []}
-    status |= {"coordinator": "no answer from [/c]", "plan": None}
+    status |= {"coordinator": "no answer from [/c]", "plan": None, "waits": ["[d] has not said so"]}
     (checkpoint / "sites").mkdir()
     (checkpoint / "sites" / "status.json").write_text(json.dumps(status))
     shown = invoke("sites", "north.toml")
     assert shown.exit_code == 0, shown.exception
     assert all(text in shown.output for text in ("north[c]", "home[a]", "f[b]", NAME, SHOWN, "[/c]"))
+    assert "the end of its run waits: [d] has not said so" in shown.output

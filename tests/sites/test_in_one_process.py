@@ -78,6 +78,20 @@ def test_two_sources_and_one_destination(spark, tmp_path):
     assert flow["queries"] == ["fine", "zones", "all"]
 
 
+def test_what_the_end_of_a_run_waits_for_is_told(spark, tmp_path):
+    several = Several(spark, tmp_path, region(["north", "south"], "home"), define)
+    rows = add(several, 1, 5)
+    north = several.start("north", once=True)
+    wait_for(north, lambda: read_status(tmp_path / "north").get("waits"))
+    (waits,) = read_status(tmp_path / "north")["waits"]
+    assert waits.startswith("home, which is not connected, has not said that it has cut ")
+    others = [several.start(name, once=True) for name in ("south", "home")]
+    for run in (north, *others):
+        run.wait("10 minutes")
+    require_exact(several, rows)
+    assert read_status(tmp_path / "north")["waits"] == []
+
+
 def test_sites_between_which_no_link_is_stated(spark, tmp_path):
     """What is stated is what plans know; who is not named in it can be connected with all the same."""
     links = {("north", "south"): 1e6, ("south", "home"): 1e6}

@@ -56,6 +56,8 @@ def test_people_hear_once_what_a_run_waits_for_long() -> None:
     (text,) = look(LONG, "this", "that")
     assert (text, telling.waits) == ("the end of the run has waited for 30 seconds: this", ("this", "that"))
     assert look(LONG + 1, "this") == []
+    telling.found(())
+    assert telling.waits == ()
     assert telling.look(LONG + 2) == []  # a cut is under way: it cannot end
     assert telling.waits == ()
     assert look(LONG + 3, "this") == []

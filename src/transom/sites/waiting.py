@@ -80,6 +80,8 @@ class Telling:
     def found(self, waits: Sequence[str]) -> None:
         """Take note of what it waits for, as it could end else; it is asked again at each turn until then."""
         self._found = waits
+        if not waits:
+            self.waits = ()
 
     def look(self, now: Micros) -> list[str]:
         """Return what is to be told.
