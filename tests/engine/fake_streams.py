@@ -71,6 +71,7 @@ class FakeStream:
         self.queries = [
             SimpleNamespace(
                 name=f"{name}{i}",
+                windows=(window,),
                 pane_windows=(window,),
                 target=None if limit is None else LatencyTarget(limit, 0.99),
             )
@@ -80,6 +81,7 @@ class FakeStream:
             offset=0,
             closed=NOON,
             running=lambda: self.queries,
+            by_query={query.name: self for query in self.queries},
             first_end=lambda query: query.pane_windows[0].first_end(self.state.closed),
             next_early=lambda: None,
             watermark=WatermarkState.start(1),

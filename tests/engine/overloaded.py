@@ -84,6 +84,7 @@ class PacedStream:
             closed=NOON,
             shares=Shares(),
             running=lambda: self.queries,
+            by_query={query.name: self for query in self.queries},
             first_end=lambda query: query.pane_windows[0].first_end(self.state.closed),
             next_early=lambda: None,
             watermark=WatermarkState.start(1),

@@ -32,7 +32,7 @@ X, Y, S = Expression("x"), Expression("y"), Expression("s")
 COLUMNS = pa.schema(
     [
         *(("time", pa.int64()), ("k", pa.string()), ("b", pa.bool_()), ("x", pa.int32()), ("y", pa.float64())),
-        *(("s", pa.string()), ("c0", pa.bool_()), ("c1", pa.bool_())),
+        *(("s", pa.string()), ("c0", pa.bool_()), ("c1", pa.bool_()), ("w", pa.bool_())),
     ]
 )
 COUNT = Reduced("count", "count", "x")
@@ -108,6 +108,7 @@ ROWS = st.lists(
             "s": st.none() | st.text("ab\U00010000\uffee", max_size=3),
             "c0": st.sampled_from([True, False, None]),
             "c1": st.sampled_from([True, False, None]),
+            "w": st.sampled_from([True, False, None]),
         }
     ),
     max_size=30,
@@ -186,7 +187,7 @@ def by_hand(rows: list[dict[str, Any]], conditions: tuple[str | None, ...], wher
     return merged(tables)
 
 
-@given(ROWS, st.sampled_from([(None,), ("c0",), (None, "c0", "c1")]), st.sampled_from(["", "c1"]), st.data())
+@given(ROWS, st.sampled_from([(None,), ("c0",), (None, "c0", "c1")]), st.sampled_from(["", "w"]), st.data())
 def test_any_split_of_rows_gives_what_single_rows_merge_to(
     rows: list[dict[str, Any]], conditions: tuple[str | None, ...], where: str, data: st.DataObject
 ) -> None:

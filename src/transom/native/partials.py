@@ -44,7 +44,8 @@ class Grouping:
         start: Gives the start of the pane of each time.
         time: Column of the rows with their event time in microseconds, never null.
         keys: Columns of the rows, in the order of the schema.
-        conditions: Columns of truths; None for all rows. A row is aggregated once for every one that it satisfies.
+        conditions: Columns of truths, of which nothing else is made; None for all rows. A row is aggregated once for
+            every one that it satisfies.
         states: Columns of the states.
         others: States that are made in another way, with the names of their columns by their own ones.
     """
@@ -63,9 +64,9 @@ class Grouping:
         Raises:
             UncertainError: Spark may make something else of them, or raise.
         """
-        made = []
+        made, read = [], rows.select([name for name in rows.schema.names if name not in self.conditions])
         for number, condition in enumerate(self.conditions):
-            mine = rows if condition is None else rows.filter(rows.column(condition))
+            mine = read if condition is None else read.filter(rows.column(condition))
             columns = self._grouped(mine)
             if len(self.conditions) > 1:
                 columns.insert(1, pa.repeat(pa.scalar(number, pa.int32()), len(columns[0])))

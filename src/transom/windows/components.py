@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -71,7 +71,7 @@ class KeySet:
         """The panes to store; those of sessions, which are not stored, if there are no others."""
         return Grid.of(self.pane_windows or self.sessions)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """A name that stays while the application is defined in the same order."""
         keys = [str(key) for key in ordered(self.keys)]
@@ -156,7 +156,7 @@ class Component:
         """The primitives computed per pane and key; the number of rows always, to count the late ones."""
         return tuple(dict.fromkeys((ROWS, *(p for key_set in self.key_sets for p in key_set.primitives))))
 
-    @property
+    @cached_property
     def conditions(self) -> tuple[Expression | None, ...]:
         """The distinct conditions; a row's tag is the index of one of them."""
         return tuple(dict.fromkeys(key_set.condition for key_set in self.key_sets))
@@ -221,21 +221,20 @@ def plan_components(
         arrangement: What differs from this rule.
     """
     hosts = dict(arrangement.hosts)
-    groups: list[list[KeySet]] = []
+    groups: list[_Group] = []
     direct: list[KeySet] = []
     for key_set in key_sets_of(queries, share):
         if key_set.name in arrangement.direct and key_set.can_be_direct:
             direct.append(key_set)
             continue
         host = hosts.get(key_set.name)
-        able = [members for members in groups if derivable(key_set, members[0]) and host != key_set.name]
-        named = [members for members in able if members[0].name == host]
-        chosen = named or [members for members in able if _is_cheap(key_set, members)]
-        if chosen:
-            chosen[0].append(key_set)
-        else:
-            groups.append([key_set])
-    split = [Component(members[0], tuple(members[1:])) for members in groups]
+        able = [group for group in groups if derivable(key_set, group.finest) and host != key_set.name]
+        named = [group for group in able if group.finest.name == host]
+        chosen = named or [group for group in able if group.has_cheaply(key_set)]
+        if not chosen:
+            groups.append(_Group(key_set))
+        (chosen or groups[-1:])[0].add(key_set)
+    split = [Component(group.finest, tuple(group.members[1:])) for group in groups]
     return (*split, *(Component(key_set, direct=True) for key_set in direct))
 
 
@@ -245,6 +244,19 @@ def derivable(key_set: KeySet, finest: KeySet) -> bool:
     return same and key_set.keys <= finest.keys
 
 
-def _is_cheap(key_set: KeySet, members: Sequence[KeySet]) -> bool:
-    there = {p for member in members for p in member.primitives}
-    return all(p in there or p.small for p in key_set.primitives)
+@dataclass
+class _Group:
+    """Key sets that become a component."""
+
+    finest: KeySet
+    members: list[KeySet] = field(default_factory=list)
+    """The finest one first."""
+    primitives: set[Primitive] = field(default_factory=set)
+    """Those of all members."""
+
+    def add(self, key_set: KeySet) -> None:
+        self.members.append(key_set)
+        self.primitives.update(key_set.primitives)
+
+    def has_cheaply(self, key_set: KeySet) -> bool:
+        return all(p in self.primitives or p.small for p in key_set.primitives)

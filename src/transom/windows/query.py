@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from transom.errors import DefinitionError
@@ -102,12 +103,12 @@ class WindowedQuery:
                 f"Leave out {extra}, or put the sessions into a query of their own.",
             )
 
-    @property
+    @cached_property
     def pane_windows(self) -> tuple[WindowSpec | CalendarSpec, ...]:
         """The windows that are made of panes: all but sessions."""
         return tuple(window for window in self.windows if not isinstance(window, SessionSpec))
 
-    @property
+    @cached_property
     def updates(self) -> bool:
         """Whether a window can be emitted more than once."""
         return self.early is not None or self.lateness > 0
@@ -117,7 +118,7 @@ class WindowedQuery:
         """Whether it passes on all rows that it sees, and none is late: its window only counts them."""
         return self.keeps_rows and self.lateness > 0
 
-    @property
+    @cached_property
     def margin(self) -> Micros:
         """The distance of the watermark beyond the end of its windows, in microseconds, at which they are closed.
 

@@ -115,8 +115,12 @@ class StreamEstimate:
         cause = state.closed, self.stream.compiled
         if self._deadlines is None or self._deadlines[0] != cause:
             found: dict[Micros, Deadline] = {}
+            asked = {}  # one query for all that are alike here
             for query in state.running():
-                end, limit = state.first_end(query), UNSTATED if query.target is None else query.target.limit
+                limit = UNSTATED if query.target is None else query.target.limit
+                asked[id(state.by_query[query.name]), query.windows, limit] = query, limit
+            for query, limit in asked.values():
+                end = state.first_end(query)
                 if end is not None:
                     period = min((window.first_end(end) - end for window in query.pane_windows), default=0)
                     one = Deadline(end, limit, period=period)

@@ -74,18 +74,30 @@ class _Lane:
     """In a row."""
     leaving: bool = False
     """The query was removed: what waits is still written, once."""
-    held: int = 0
-    """Bytes of the results that wait."""
+    _held: int | None = None
+    """Bytes of the results that wait; None while nobody needs to know."""
 
     def take(self, batch: ResultBatch) -> None:
         """Let a batch wait."""
         self.waiting.append(batch)
-        self.held += batch.nbytes
+        if self._held is not None:
+            self._held += batch.nbytes
 
     def wrote(self) -> None:
         """Forget the batch that was written."""
-        self.held -= self.waiting.popleft().nbytes
+        batch = self.waiting.popleft()
+        if self._held is not None:
+            self._held -= batch.nbytes
         self.backoff, self.retry_at, self.failures = FIRST_RETRY, None, 0
+
+    def full(self, most: int) -> bool:
+        """Tell whether more bytes wait than allowed; one batch may be of any size, unless the sink fails."""
+        if self.error is None and len(self.waiting) < 2:
+            self._held = None
+            return False
+        if self._held is None:
+            self._held = sum(batch.nbytes for batch in self.waiting)
+        return self._held > most
 
 
 class Delivery:
@@ -171,7 +183,7 @@ class Delivery:
         """Note what is so of a lane after its batches or its error changed."""
         for some, belongs in (
             (self._waiting, bool(lane.waiting)),
-            (self._full, lane.held > self._max_waiting_bytes),
+            (self._full, lane.full(self._max_waiting_bytes)),
             (self._failing, lane.error is not None),
         ):
             if belongs:
@@ -285,11 +297,7 @@ class Delivery:
 
     def slow(self) -> dict[str, Sink]:
         """Return the queries of which a sink works, but so slowly that more results wait than allowed."""
-        return {
-            lane.query: lane.sink
-            for lane in self._full
-            if lane.error is None and not lane.leaving and len(lane.waiting) > 1
-        }
+        return {lane.query: lane.sink for lane in self._full if lane.error is None and not lane.leaving}
 
     def writing(self) -> list[str]:
         """Return the queries of which a sink is writing."""

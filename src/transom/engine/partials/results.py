@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,64 @@ class ResultRows:
     """A primitive that is missing is neutral."""
 
 
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """What the results of some windows of a store have in common, whatever is computed of their states."""
+
+    store: PaneStore
+    windows: Sequence[tuple[Span, Partial]]
+    counts: Slots
+    """Rows of each window."""
+    columns: Mapping[str, pa.Array]
+    """window_start, window_end, and the keys of the store."""
+    _states: dict[Primitive, State] = field(default_factory=dict)
+
+    def state(self, primitive: Primitive) -> State:
+        """Return the states of all rows."""
+        if primitive not in self._states:
+            types = self.store.primitives[primitive]
+            parts = [part.states.get(primitive) or primitive.empty(len(part), types) for _, part in self.windows]
+            self._states[primitive] = {name: _joined([part[name] for part in parts]) for name in parts[0]}
+        return self._states[primitive]
+
+
+class Frames:
+    """The frames of windows that several queries ask for at one moment, each made once; to be forgotten with it.
+
+    Windows and keys are told by the objects that they are, which stay as long as this does.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[Any, ...], Frame] = {}
+        self._keys: dict[tuple[int, int], tuple[Slots, Mapping[str, pa.Array]]] = {}
+
+    def of(self, store: PaneStore, windows: Sequence[tuple[Span, Partial]]) -> Frame:
+        """Return the frame of some windows, at least one, in the order of the result."""
+        known = id(store), *((span, id(partial)) for span, partial in windows)
+        if known not in self._made:
+            counts = np.array([len(partial) for _, partial in windows], dtype=np.int64)
+            edges = (np.repeat(np.array([span[side] for span, _ in windows], np.int64), counts) for side in (0, 1))
+            times = dict(zip((WINDOW_START, WINDOW_END), map(_moments, edges), strict=True))
+            keys = self._keys_of(store, _joined([partial.ids for _, partial in windows]))
+            self._made[known] = Frame(store, windows, counts, {**times, **keys})
+        return self._made[known]
+
+    def _keys_of(self, store: PaneStore, ids: Slots) -> Mapping[str, pa.Array]:
+        known = id(store), id(ids)
+        if known not in self._keys:
+            self._keys[known] = ids, dict(zip(store.keys.schema.names, store.keys.take(ids), strict=True))
+        return self._keys[known][1]
+
+
+def _joined(arrays: Sequence[Any]) -> Any:
+    """Return arrays one behind the other; a single one is not copied."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _moments(micros: Times) -> pa.Array:
+    return pa.array(micros, pa.int64()).view(_TIMESTAMP)
+
+
 def result_table(
     query: WindowedQuery,
     store: PaneStore,
@@ -42,6 +101,7 @@ def result_table(
     input_types: dict[str, tuple[pa.DataType, ...]],
     ansi: bool,
     revisions: Sequence[int] | None = None,
+    frames: Frames | None = None,
 ) -> pa.Table:
     """Return the results of some windows: window_start, window_end, keys, values, and the revision if there is one.
 
@@ -52,20 +112,18 @@ def result_table(
         input_types: Arrow types of each aggregate's inputs, by result column.
         ansi: Whether overflow is an error.
         revisions: Which result of its window each one is, from 0; None when there is only one.
+        frames: What other queries have made of the same windows.
 
     Raises:
         QueryFailedError: A value cannot be computed, e.g. overflow under ANSI.
     """
-    counts = np.array([len(partial) for _, partial in windows], dtype=np.int64)
-    starts, ends = (np.repeat(np.array([span[side] for span, _ in windows], np.int64), counts) for side in (0, 1))
-    states: dict[Primitive, State] = {}
-    for primitive in dict.fromkeys(p for _, aggregate in query.aggregates for p in aggregate.primitives):
-        parts = [p.states.get(primitive) or primitive.empty(len(p), store.primitives[primitive]) for _, p in windows]
-        states[primitive] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    rows = ResultRows(starts, ends, np.concatenate([partial.ids for _, partial in windows]), states)
-    table = table_of(query, store.keys, store.primitives, rows, input_types, ansi)
+    frame = (Frames() if frames is None else frames).of(store, windows)
+    states = {p: frame.state(p) for _, aggregate in query.aggregates for p in aggregate.primitives}
+    columns = {name: frame.columns[name] for name in query.identity}
+    columns |= _values(query, store.primitives, states, int(frame.counts.sum()), input_types, ansi)
+    table = pa.table(columns)
     if revisions is not None:
-        table = table.append_column(REVISION, pa.array(np.repeat(np.array(revisions, np.int64), counts)))
+        table = table.append_column(REVISION, pa.array(np.repeat(np.array(revisions, np.int64), frame.counts)))
     return table
 
 
@@ -109,10 +167,7 @@ def table_of(
     Raises:
         QueryFailedError: A value cannot be computed, e.g. overflow under ANSI.
     """
-    columns: dict[str, pa.Array] = {
-        WINDOW_START: pa.array(rows.starts).cast(_TIMESTAMP),
-        WINDOW_END: pa.array(rows.ends).cast(_TIMESTAMP),
-    }
+    columns = {WINDOW_START: _moments(rows.starts), WINDOW_END: _moments(rows.ends)}
     values = dict(zip(keys.schema.names, keys.take(rows.ids), strict=True))
     columns.update({key.name: values[key.name] for key in query.keys})
     columns.update(_values(query, primitives, rows.states, len(rows.ids), input_types, ansi))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +28,11 @@ TAG = "_condition_number"
 LENGTH = "_length"
 """Column with the length of the window, int64 microseconds, when PANE is the start of a window instead of a pane."""
 _META = b"transom"
+_NEIGHBOURS = 64
+"""Pieces with fewer rows than this in the mean cost more than copying them."""
+_TAKEN = 1 << 30
+"""Bytes below which Arrow takes rows of a table; it makes one piece of its texts then, which has 2 GB at most."""
+Places: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 
 def state_name(index: int, column: str) -> str:
@@ -59,9 +67,21 @@ class PartialTable:
         """Return the rows of one condition."""
         if TAG not in self.table.column_names:
             return self
-        mine = pc.equal(self.table.column(TAG), self.contents.conditions.index(condition))
-        rows = self.table.filter(mine).drop_columns([TAG])
+        order, edges = self._by_condition
+        number = self.contents.conditions.index(condition)
+        rows = rows_at(self._untagged, order[edges[number] : edges[number + 1]])
         return PartialTable(rows, replace(self.contents, conditions=(condition,)))
+
+    @cached_property
+    def _by_condition(self) -> tuple[Places, Places]:
+        """Places of its rows, those of one condition together, and where those of each condition begin and end."""
+        tags = self.table.column(TAG).to_numpy()
+        order: Places = np.argsort(tags, kind="stable")
+        return order, np.searchsorted(tags[order], np.arange(len(self.contents.conditions) + 1))
+
+    @cached_property
+    def _untagged(self) -> pa.Table:
+        return self.table.drop_columns([TAG])
 
     def states(self, wanted: Mapping[Primitive, str], types: Mapping[Primitive, Types]) -> dict[Primitive, State]:
         """Return the states of those wanted primitives that the table has.
@@ -195,6 +215,19 @@ def _as_now(columns: dict[str, pa.Array], types: Types, name: str) -> dict[str, 
     if carry is not None and now["sum"] is not columns["sum"] and pc.any(pc.not_equal(carry, 0)).as_py():
         raise JobChangedError(f"The checkpoint holds sums of {name} that have overflowed, of another type.", REMEDY)
     return now
+
+
+def rows_at(table: pa.Table, places: Places) -> pa.Table:
+    """Return the rows at some places, ascending; not copied where enough of them are neighbours."""
+    breaks = np.flatnonzero(np.diff(places) != 1) + 1
+    if len(places) < _NEIGHBOURS * (len(breaks) + 1):
+        if table.nbytes < _TAKEN:
+            return table.take(pa.array(places))
+        chosen = np.zeros(table.num_rows, np.bool_)
+        chosen[places] = True
+        return table.filter(pa.array(chosen))
+    edges = [0, *breaks.tolist(), len(places)]
+    return pa.concat_tables(table.slice(int(places[a]), b - a) for a, b in itertools.pairwise(edges))
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:

@@ -14,6 +14,7 @@ from transom.engine.partials.results import Span
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.windows.aggregates.base import Slots
 from transom.windows.panes import closing_windows
+from transom.windows.partials import Partial, restricted
 from transom.windows.query import WindowedQuery
 
 Touched = tuple[Micros, Micros, Slots]
@@ -30,6 +31,10 @@ class Emission:
     """Keys that changed since the window was last emitted; None for all."""
     revision: int
     """0 for the first result of the window, then counted up."""
+
+    def of(self, partial: Partial, keys: int) -> Partial:
+        """Return what it emits of the merged rows of its window, given the number of ids in use."""
+        return partial if self.ids is None else restricted(partial, self.ids, keys)
 
 
 @dataclass(frozen=True)

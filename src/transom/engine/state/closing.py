@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +41,14 @@ class Asked:
     open: Sequence[Span] | None = None
     """If others read its early results and these have changed, the windows that rows can still change."""
 
+    @property
+    def some(self) -> bool:
+        """Whether it asks for any."""
+        return bool(self.emissions or self.final or self.open is not None)
 
+
+Dues: TypeAlias = "dict[tuple[Any, ...], Sequence[Span]]"
+"""Windows that are due at one moment, by store, kinds of windows and times: many queries ask for the same."""
 Wanted: TypeAlias = "Mapping[str, Asked]"
 """By query."""
 

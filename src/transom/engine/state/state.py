@@ -13,12 +13,11 @@ from transom.engine.cluster.files import PartialFiles
 from transom.engine.cluster.merges import GroupExecutors, Here, Merged
 from transom.engine.partials.early import EarlyPartials
 from transom.engine.partials.history import Held, Sources
-from transom.engine.partials.results import Span, in_order, result_table, whole_table
+from transom.engine.partials.results import Frames, Span, in_order, result_table, whole_table
 from transom.engine.partials.sessions import Ended
 from transom.engine.partials.tables import PartialTable
-from transom.engine.partials.updates import Emission
 from transom.engine.state.absence import Missing, missing_from_json, missing_to_json, with_missing
-from transom.engine.state.closing import Asked, Closing, Closure, asked, failure_of, merged
+from transom.engine.state.closing import Asked, Closing, Closure, Dues, asked, failure_of, merged
 from transom.engine.state.early import EarlyRows
 from transom.engine.state.queries import CompiledQuery, QueryState
 from transom.engine.state.remembered import Remembered
@@ -31,7 +30,7 @@ from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.sinks.base import WindowResults
 from transom.sources.base import Offset
 from transom.windows.arranging import Flow
-from transom.windows.partials import Partial, restricted
+from transom.windows.partials import Partial
 from transom.windows.query import WindowedQuery
 
 
@@ -154,7 +153,8 @@ class StreamState:
         if watermark <= after and not self._revisions:
             return None
         self.closed = closed
-        wanted = {query.name: self._asked(query, after, watermark, now) for query in self.running()}
+        known: Dues = {}
+        wanted = {query.name: self._asked(query, after, watermark, now, known) for query in self.running()}
         return asked(self.stores, wanted, after, watermark, settled - self._remembered.names)
 
     def finish_close(self, closure: Closure, done: Sequence[Merged]) -> list[Closing]:
@@ -164,17 +164,19 @@ class StreamState:
             closure: What `begin_close` returned.
             done: What came of its merges.
         """
-        closings = []
+        closings, frames = list[Closing](), Frames()
         windows, ended, failed = merged(closure, done)
         for query in self.running():
             entry, wanted = self.by_query[query.name], closure.wanted[query.name]
             if query.name in closure.settled:
                 closings += self._passed(query, entry, wanted, ended[query.name])
                 continue
+            if not (wanted.some or ended[query.name] or query.name in failed):
+                continue
             try:
                 if query.name in failed:
                     raise failed[query.name]
-                closing = self._closing(query, entry, wanted, windows[query.name], ended[query.name])
+                closing = self._closing(query, entry, wanted, windows[query.name], ended[query.name], frames)
             except Exception as error:
                 closing = Closing(query.name, len(wanted.emissions), error=failure_of(query.name, error))
             if closing.windows or closing.final is not None or closing.error is not None:
@@ -185,14 +187,12 @@ class StreamState:
             self.shares.forget(min((query.late_before(self.closed) for query in self.running()), default=self.closed))
         return closings
 
-    def _asked(self, query: WindowedQuery, after: Micros, watermark: Micros, now: Micros) -> Asked:
-        emissions, final = self._emissions(query, after, watermark, now), self._final(query, after, watermark)
+    def _asked(self, query: WindowedQuery, after: Micros, watermark: Micros, now: Micros, known: Dues) -> Asked:
+        spans, complete_from = self._due(query, after, watermark, known), self.queries[query.name].complete_from
+        emissions = self._revisions.take(query, spans, after, watermark, now, complete_from)
+        final = self._final(query, after, watermark)
         changed = query.name in self.previewed and (emissions or final)
         return Asked(emissions, final, self._open(query, watermark) if changed else None)
-
-    def _emissions(self, query: WindowedQuery, after: Micros, watermark: Micros, now: Micros) -> list[Emission]:
-        spans, complete_from = self._due(query, after, watermark), self.queries[query.name].complete_from
-        return self._revisions.take(query, spans, after, watermark, now, complete_from)
 
     def _final(self, query: WindowedQuery, after: Micros, watermark: Micros) -> Sequence[Span]:
         """Return the windows of a query that others read which no row can change any more."""
@@ -209,11 +209,13 @@ class StreamState:
         early = self.early.spans(self.by_query[query.name], query, after, complete_from)
         return sorted({*self._due(query, after, MAX_TIME), *early}, key=lambda span: (span[1], span[0]))
 
-    def _due(self, query: WindowedQuery, after: Micros, until: Micros) -> Sequence[Span]:
-        complete_from = self.queries[query.name].complete_from
+    def _due(self, query: WindowedQuery, after: Micros, until: Micros, known: Dues | None = None) -> Sequence[Span]:
+        complete_from, entry = self.queries[query.name].complete_from, self.by_query[query.name]
         after, until = query.closed_by(after), query.closed_by(until)
-        spans = self.by_query[query.name].due(query, after, until, complete_from)
-        return self._remembered.due(query, spans, after, until, complete_from)
+        known, asked = {} if known is None else known, (id(entry), query.pane_windows, after, until, complete_from)
+        if asked not in known:
+            known[asked] = entry.due(query, after, until, complete_from)
+        return self._remembered.due(query, known[asked], after, until, complete_from)
 
     def _passed(self, query: WindowedQuery, entry: StoreEntry, wanted: Asked, ended: Ended) -> list[Closing]:
         """Return what tells the readers of a query whose results nobody needs any more that there were some."""
@@ -229,6 +231,7 @@ class StreamState:
         wanted: Asked,
         merged: Mapping[Span, Partial],
         ended: Ended,
+        frames: Frames,
     ) -> Closing:
         types, shape = self.compiled[query.name].input_types, self.compiled[query.name].shape
         emissions, results, table, early = wanted.emissions, None, None, None
@@ -237,17 +240,13 @@ class StreamState:
         tables = entry.sessions.results(query, ended, complete_from, types, self.ansi)
         windows_emitted = len(emissions) + sum(table.num_rows for table in tables)
         if emissions:
-            windows = []
-            for emission in emissions:
-                partial = merged[emission.span]
-                if emission.ids is not None:
-                    partial = restricted(partial, emission.ids, len(entry.store.here.keys))
-                windows.append((emission.span, partial))
+            keys = len(entry.store.here.keys)
+            windows = [(emission.span, emission.of(merged[emission.span], keys)) for emission in emissions]
             if query in self._remembered:
                 tables = [self._remembered.results(query, entry, windows, types, self.ansi, self.closed)]
             else:
                 revisions = [emission.revision for emission in emissions] if query.updates else None
-                tables.insert(0, result_table(query, entry.store.here, windows, types, self.ansi, revisions))
+                tables.insert(0, result_table(query, entry.store.here, windows, types, self.ansi, revisions, frames))
         if tables:
             shaped = shape(self._told(in_order(tables, query), query))
             if shaped.num_rows or not query.steps:
