@@ -182,7 +182,7 @@ def test_what_a_kill_left_while_it_was_marked_goes(tmp_path: Path) -> None:
     (tmp_path / "out" / f".{MARK}.0123abcd.tmp").write_text("torn")
     sink.claim(Claim(MINE, is_new=True))
     sink.recover("q", 1)
-    assert set(content("json", tmp_path)) == {MARK, ".compact.lock"}
+    assert set(content("json", tmp_path)) == {MARK}
     assert owner_of(tmp_path / "out") == MINE
 
 

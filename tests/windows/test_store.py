@@ -1,6 +1,8 @@
 """Windows out of the store, whatever they are made of, against the rows that were put in."""
 
+import gc
 import random
+import weakref
 
 import numpy as np
 import pytest
@@ -10,8 +12,8 @@ from store_helpers import MS, add, add_direct, expected, new_store, values_of, w
 
 from transom.model.time import MIN_TIME
 from transom.model.window import WindowSpec, sliding, tumbling
+from transom.windows.merged import Work
 from transom.windows.panes import closing_windows
-from transom.windows.store import Work
 
 
 def minutes(*lengths):
@@ -275,3 +277,21 @@ def test_due_is_what_closing_windows_says_without_direct_rows():
     store = new_store([spec])
     add(store, [(minute * MINUTE, 1, 1) for minute in (0, 3, 4, 30)])
     assert store.due(spec, 0, 40 * MINUTE) == closing_windows(spec, store.starts, 0, 40 * MINUTE)
+
+
+def test_a_store_goes_at_once_when_nobody_needs_it():
+    """It does not wait for Python's collector: a store may hold gigabytes. Trees of spans do not keep it either."""
+    spec = sliding("20 minutes", every="1 minute")
+    gc.collect()
+    gc.disable()
+    try:
+        store = new_store([spec])
+        for minute in range(60):
+            add(store, [(minute * MINUTE, key, 1) for key in range(200)])
+            store.consolidate(closing_windows(spec, store.starts, (minute - 1) * MINUTE, minute * MINUTE))
+        assert store._sliding._trees, "it has trees"
+        gone = weakref.ref(store), weakref.ref(store._panes), weakref.ref(next(iter(store._panes.partials())))
+        del store
+        assert [each() for each in gone] == [None, None, None]
+    finally:
+        gc.enable()

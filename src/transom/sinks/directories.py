@@ -21,7 +21,7 @@ from transom.sinks.parts import (
     list_parts,
     remove_temporaries,
 )
-from transom.sinks.switching import finish_switch
+from transom.sinks.switching import finish_switch, may_have_begun
 from transom.storage.durable import make_directory, replacing, sync_directory
 from transom.storage.places import Place
 
@@ -129,9 +129,10 @@ class FileSink:
             SinkError: A merged file holds such cuts: directory and checkpoint do not belong together. Nothing is
                 removed then.
         """
-        with compaction_lock(self.directory) as held:
-            if held:
-                finish_switch(self.directory)
+        if may_have_begun(self.directory):
+            with compaction_lock(self.directory) as held:
+                if held:
+                    finish_switch(self.directory)
         self._next_cut = next_cut
         newer = [part for part in list_parts(self.directory, self.kind) if part.last >= next_cut]
         merged = [part for part in newer if part.first != part.last]

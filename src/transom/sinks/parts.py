@@ -22,6 +22,9 @@ from transom.storage.places import Place, place
 _NAME = re.compile(r"part-(\d{12,})(?:-(\d{12,}))?\.(parquet|json|csv)")
 _TEMPORARY = re.compile(r"\.(part-.*|_transom\..*)\.tmp")
 
+LOCK = ".compact.lock"
+"""The file that is locked by who merges files; it stays."""
+
 
 @dataclass(frozen=True, order=True)
 class ResultFile:
@@ -92,7 +95,7 @@ def compaction_lock(directory: Place) -> Iterator[bool]:
     if not isinstance(directory, Path):
         yield True
         return
-    file = os.open(directory / ".compact.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    file = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

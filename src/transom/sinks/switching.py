@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from transom.errors import SinkError
-from transom.sinks.parts import ResultFile, list_parts, superseded
+from transom.sinks.parts import LOCK, ResultFile, list_parts, superseded
 from transom.storage.durable import replacing, sync_directory, writing
 from transom.storage.places import ObjectPath, Place
 
@@ -46,6 +46,11 @@ def switch(directory: Place, parts: Sequence[ResultFile], merge: Merge) -> None:
 
 def _another(directory: Place) -> SinkError:
     return SinkError(f"compact: another compaction is running in {directory}.", "Wait for it to end.")
+
+
+def may_have_begun(directory: Place) -> bool:
+    """Tell whether a switch may have begun in a directory, ever: not without the file that is locked for it."""
+    return not isinstance(directory, Path) or any((directory / name).exists() for name in (LOCK, JOURNAL))
 
 
 def finish_switch(directory: Place, merge: Merge | None = None) -> None:

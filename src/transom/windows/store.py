@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +10,9 @@ import pyarrow as pa
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.window import WindowKind
 from transom.windows.aggregates.base import Primitive, Slots, State, Types
-from transom.windows.cover import OVERHEAD, CoverPart, cheapest_cover
+from transom.windows.cover import OVERHEAD
 from transom.windows.keys import KeyIndex
+from transom.windows.merged import Merger, PaneSpans, Work
 from transom.windows.paneindex import MOST_PARTS, PaneIndex
 from transom.windows.panes import Grid, Times, closing_windows
 from transom.windows.partials import Partial, concatenated, merge, no_rows, renumbered, split_rows
@@ -20,20 +20,6 @@ from transom.windows.reusable import PanedWindows, ReusableWindows, Span, has_lo
 from transom.windows.sliding import SlidingWindows
 from transom.windows.spans import KEEP
 from transom.windows.windowpartials import WindowPartials
-
-
-@dataclass
-class Work:
-    """The work of consolidation since the store was made."""
-
-    windows: int = 0
-    """Windows with rows."""
-    merges: int = 0
-    """Merges of two partials, all of them: into panes, spans and windows."""
-    inputs: int = 0
-    """Partials that windows were made of; each merge takes one more."""
-    pane_inputs: int = 0
-    """Partials that the same windows would have been made of without complete windows and spans: their panes."""
 
 
 class PaneStore:
@@ -56,13 +42,13 @@ class PaneStore:
         index: KeyIndex | None = None,
     ) -> None:
         self.grid = grid
-        self.keys = KeyIndex(keys) if index is None else index
-        self.primitives = dict(primitives)
-        self.work = Work()
+        self.merge = Merger(KeyIndex(keys) if index is None else index, dict(primitives))
+        """Merges its partials into one."""
         self.kinds: tuple[PanedWindows, ...] = ()
         self._panes = PaneIndex(self.merge)
         self._direct = WindowPartials()
         self._complete = ReusableWindows()
+        self._span = PaneSpans(self._panes, self._complete, self.merge)
         self._sliding = SlidingWindows(self._span, self.merge)
         self._late: list[tuple[Micros, Partial]] = []
         """Rows that came for panes that are in spans."""
@@ -76,12 +62,27 @@ class PaneStore:
             kinds: The windows that are asked for; their edges are edges of the grid.
         """
         if dict(primitives) != self.primitives:
-            self.primitives = dict(primitives)
+            self.merge.primitives = dict(primitives)
             self._complete.clear()
             self._sliding.clear()
             self._late.clear()
         self.kinds = tuple(dict.fromkeys(kinds))
         self._sliding.arrange(self.kinds)
+
+    @property
+    def keys(self) -> KeyIndex:
+        """Its keys and their numbers."""
+        return self.merge.keys
+
+    @property
+    def primitives(self) -> dict[Primitive, Types]:
+        """What it keeps for each key, with the types of the columns."""
+        return self.merge.primitives
+
+    @property
+    def work(self) -> Work:
+        """What consolidation has taken."""
+        return self.merge.work
 
     @property
     def starts(self) -> Sequence[Micros]:
@@ -150,11 +151,6 @@ class PaneStore:
         names = self.keys.schema.names
         return self.keys.intern(keys.select(names)) if names else np.zeros(rows, np.int64)
 
-    def merge(self, parts: Sequence[Partial]) -> Partial:
-        """Return partials of this store merged into one, and count it as work."""
-        self.work.merges += len(parts) - 1
-        return merge(parts, self.primitives, len(self.keys))
-
     def consolidate(self, spans: Iterable[Span], until: Micros = MAX_TIME) -> dict[Span, Partial]:
         """Return the merged rows of some windows, each from its cheapest cover; microseconds.
 
@@ -198,24 +194,6 @@ class PaneStore:
         """Keep a window when a longer one can use it and gains by it."""
         if len(rows) + OVERHEAD <= KEEP * cost and self._complete.has_room(span) and has_longer(self.kinds, span):
             self._complete.add(span, rows)
-
-    def _span(self, start: Micros, end: Micros) -> Partial | None:
-        """Return the rows of the panes in [start, end), merged along the cheapest cover; None without rows."""
-        held = self._panes
-        low, high = held.boundary(start), held.boundary(end)
-        if low == high:
-            return None
-        rows_of: dict[CoverPart, Partial] = {}
-        for (begin, stop), rows in self._complete.inside((start, end)):
-            rows_of[CoverPart(held.boundary(stop), held.boundary(begin), len(rows) + OVERHEAD)] = rows
-        parts: list[Partial] = []
-        at = low
-        for part in cheapest_cover(held.totals(), rows_of):
-            parts += [held.pane(place) for place in range(at, part.start)]
-            parts.append(rows_of[part])
-            at = part.end
-        parts += [held.pane(place) for place in range(at, high)]
-        return self.merge(parts)
 
     def due(self, kind: WindowKind, after: Micros, until: Micros) -> list[Span]:
         """Return the windows of a kind that hold rows and end in (after, until], ordered by end."""
@@ -277,7 +255,7 @@ class PaneStore:
         index.intern(pa.Table.from_arrays(self.keys.take(kept), schema=self.keys.schema))
         numbers = np.full(len(self.keys), -1, np.int64)
         numbers[kept] = np.arange(len(kept))
-        self.keys = index
+        self.merge.keys = index
         for holder in (self._panes, self._direct, self._complete, self._sliding):
             holder.renumber(numbers)
         self._late = [(start, renumbered(rows, numbers)) for start, rows in self._late]

@@ -70,6 +70,7 @@ def run_until_told(loop: Loop, session: SparkSession, pulse: Pulse, once: bool) 
 
     with ExitStack() as ending, interrupts(loop.ending.stop, stop_at_once):
         ending.callback(ended.set)
+        ending.callback(loop.let_go)
         try:
             return loop.run(once)
         except Exception as error:

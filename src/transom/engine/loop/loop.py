@@ -148,6 +148,11 @@ class Loop:
             poll = max(poll, PROGRESS_EVERY)
         self.wakeups.wait(poll, busy=self.ending.something_runs)
 
+    def let_go(self) -> None:
+        """Let go of all partials after the end: the parts of a loop know each other, so that they stay for a while."""
+        for stream in self.streams.values():
+            stream.state.arrange(())
+
     def _end(self) -> Progress:
         """Return what was done, or raise what ended it."""
         if self.ending.failure is not None:

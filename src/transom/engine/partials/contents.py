@@ -47,8 +47,8 @@ class Origin:
         """Tell whether partials of the other origin can be derived from those of this one."""
         return (
             self.branch == other.branch
-            and set(other.keys) <= set(self.keys)
             and self.condition == other.condition
+            and set(other.keys) <= set(self.keys)
             and other.only in ("", self.only)
         )
 

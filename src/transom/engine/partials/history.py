@@ -68,8 +68,9 @@ def sources_of(key_set: KeySet, origin: Origin, held: Sequence[Held], added: fro
     """
     new = [query for query in key_set.queries if query.name in added]
     found: dict[Primitive, Held] = {}
+    serving = [(h, {p for q, _ in h.queries for p in _primitives(q)}) for h in held if h.origin.serves(origin)]
     for primitive in key_set.primitives:
-        having = [h for h in held if h.origin.serves(origin) and any(primitive in _primitives(q) for q, _ in h.queries)]
+        having = [h for h, has in serving if primitive in has]
         own = [h for h in having if h.origin == origin]
         windows = [window for query in new if primitive in _primitives(query) for window in query.windows]
         if own:

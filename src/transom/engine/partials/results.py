@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,21 +40,11 @@ class ResultRows:
 class Frame:
     """What the results of some windows of a store have in common, whatever is computed of their states."""
 
-    store: PaneStore
     windows: Sequence[tuple[Span, Partial]]
     counts: Slots
     """Rows of each window."""
     columns: Mapping[str, pa.Array]
     """window_start, window_end, and the keys of the store."""
-    _states: dict[Primitive, State] = field(default_factory=dict)
-
-    def state(self, primitive: Primitive) -> State:
-        """Return the states of all rows."""
-        if primitive not in self._states:
-            types = self.store.primitives[primitive]
-            parts = [part.states.get(primitive) or primitive.empty(len(part), types) for _, part in self.windows]
-            self._states[primitive] = {name: _joined([part[name] for part in parts]) for name in parts[0]}
-        return self._states[primitive]
 
 
 class Frames:
@@ -74,8 +64,9 @@ class Frames:
             counts = np.array([len(partial) for _, partial in windows], dtype=np.int64)
             edges = (np.repeat(np.array([span[side] for span, _ in windows], np.int64), counts) for side in (0, 1))
             times = dict(zip((WINDOW_START, WINDOW_END), map(_moments, edges), strict=True))
-            keys = self._keys_of(store, _joined([partial.ids for _, partial in windows]))
-            self._made[known] = Frame(store, windows, counts, {**times, **keys})
+            ids = [partial.ids for _, partial in windows]
+            keys = self._keys_of(store, ids[0] if len(ids) == 1 else np.concatenate(ids))
+            self._made[known] = Frame(windows, counts, {**times, **keys})
         return self._made[known]
 
     def _keys_of(self, store: PaneStore, ids: Slots) -> Mapping[str, pa.Array]:
@@ -83,11 +74,6 @@ class Frames:
         if known not in self._keys:
             self._keys[known] = ids, dict(zip(store.keys.schema.names, store.keys.take(ids), strict=True))
         return self._keys[known][1]
-
-
-def _joined(arrays: Sequence[Any]) -> Any:
-    """Return arrays one behind the other; a single one is not copied."""
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def _moments(micros: Times) -> pa.Array:
@@ -118,7 +104,10 @@ def result_table(
         QueryFailedError: A value cannot be computed, e.g. overflow under ANSI.
     """
     frame = (Frames() if frames is None else frames).of(store, windows)
-    states = {p: frame.state(p) for _, aggregate in query.aggregates for p in aggregate.primitives}
+    states: dict[Primitive, State] = {}
+    for primitive in dict.fromkeys(p for _, aggregate in query.aggregates for p in aggregate.primitives):
+        parts = [p.states.get(primitive) or primitive.empty(len(p), store.primitives[primitive]) for _, p in windows]
+        states[primitive] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     columns = {name: frame.columns[name] for name in query.identity}
     columns |= _values(query, store.primitives, states, int(frame.counts.sum()), input_types, ansi)
     table = pa.table(columns)
