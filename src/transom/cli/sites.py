@@ -195,8 +195,8 @@ class Together:
         several = len(self._apps) > 1
         streams, queries = [], []
         for site, progress in self._progress.items():
-            at = f" at {site}" if several else ""
-            streams += [replace(each, name=each.name + at) for each in progress.streams]
+            at = f" at {site}"
+            streams += [replace(each, name=each.name + at) if several else each for each in progress.streams]
             queries += [each for each in progress.queries if each.failure or not each.name.endswith(query_of(""))]
         notes, self._notes = tuple(self._notes), []
         newest = max(self._progress.values(), key=lambda each: each.at)

@@ -71,7 +71,7 @@ class Expression:
         return isinstance(other, Expression) and self.text == other.text and self.column is other.column
 
     def __hash__(self) -> int:
-        return hash((self.text, id(self.column)))
+        return hash(self.text)
 
     def __str__(self) -> str:
         return self.text

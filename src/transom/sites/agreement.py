@@ -120,10 +120,12 @@ def merged(gathered: FlowSender, bodies: Iterable[bytes]) -> bytes:
         SiteError: They cannot be read, or differ from what is made here.
     """
     tables = [found for body in bodies if (found := partials_in(body)) is not None]
-    shapes = [gathered.shape]
+    shapes, alike = [gathered.shape], None
     for each in tables:
-        if wrong := difference(shapes, each) or flaw(shapes, each):
+        known = alike is not None and alike.equals(each.table.schema, check_metadata=True)
+        if wrong := ("" if known else difference(shapes, each)) or flaw(shapes, each):
             raise SiteError(f"What sites send of the flow {gathered.flow!r} cannot be merged: {wrong}")
+        alike = each.table.schema
     try:
         return to_body(gathered.merged(tables))
     except TransomError as error:

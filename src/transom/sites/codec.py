@@ -105,15 +105,16 @@ class LinkPacking:
         keys = table.select(names)
         ids, order, fresh, first = self._numbers(table, keys, flow, news, full)
         writer = Writer()
-        writer.ints(np.diff(_panes(table)[order], prepend=0))
-        writer.ints(_steps(_panes(table)[order], ids[order]))
+        panes = _panes(table)[order]
+        writer.ints(np.diff(panes, prepend=0))
+        writer.ints(_steps(panes, ids[order]))
         writer.notes.append([first, fresh.num_rows])
         for column in fresh.columns:
             writer.column(_array(column))
         states = Related()
-        for name in table.column_names:
-            if name not in names and name != PANE:
-                states.write(writer, _array(table.column(name)).take(pa.array(order)))
+        rest = [name for name in table.column_names if name not in names and name != PANE]
+        for column in table.select(rest).take(pa.array(order)).columns:
+            states.write(writer, _array(column))
         schema = table.schema.serialize().to_pybytes() if told else b""
         notes = json.dumps([number, len(schema), table.num_rows, writer.notes], separators=(",", ":")).encode()
         plain = len(notes).to_bytes(4, "big") + notes + schema + writer.data
@@ -300,6 +301,8 @@ def _sorts(kind: pa.DataType) -> bool:
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         return pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)

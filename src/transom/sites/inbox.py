@@ -19,7 +19,7 @@ from transom.checkpoint.files import required, write_atomically
 from transom.errors import CheckpointCorruptError, SiteError, SourceLostError
 from transom.model.lines import CORRUPT_REMEDY, START, decode, encode
 from transom.model.time import Micros
-from transom.storage.durable import names_in, sync_directory
+from transom.storage.durable import names_in
 from transom.storage.places import Place
 from transom.storage.translated import translated
 from transom.widearea.parcels import FlowName, Parcel, Part, Standing
@@ -176,8 +176,6 @@ class Inbox:
         """
         position = self.newest + 1
         write_atomically(self._path(position), [parcel.to_bytes()])
-        with translated(self._directory, "write"):
-            sync_directory(self._directory)
         self.check()
         self._note(position, parcel)
 

@@ -6,10 +6,14 @@ theta sketches of (pane, key), which is what a row of partials is: one of each p
 
 from __future__ import annotations
 
+import struct
 from collections import deque
+from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 from datasketches import compact_theta_sketch, theta_union, update_theta_sketch
+from numpy.typing import NDArray
 
 from transom.engine.partials.tables import PANE
 from transom.widearea.sizes import NOMINAL
@@ -19,6 +23,12 @@ SPANS = (6, 20, INTERVALS[-1])
 """Ticks over which the last parcels are united."""
 SMOOTH = 0.2
 """The share of a new size in what is known."""
+
+
+_Words = NDArray[np.uint64]
+_HEAD = struct.Struct("<BBBxxB2sI4x")
+"""Longs before the entries, version, family, flags, checksum of the seed, entries."""
+_VERSION, _FAMILY, _ORDERED = 3, 3, 0x1A
 
 
 class FlowSizes:
@@ -76,11 +86,52 @@ class FlowSizes:
 
 
 def sketch_of(table: pa.Table) -> compact_theta_sketch:
-    """Return a sketch of the panes and keys of partials."""
-    from pandas.util import hash_pandas_object
-
+    """Return a sketch of the panes and keys of partials; O(rows log rows)."""
     names = [name for name in table.column_names if name == PANE or not name.startswith("_s")]
-    sketch = update_theta_sketch(NOMINAL)
-    for entry in hash_pandas_object(table.select(names).to_pandas(), index=False).tolist():
-        sketch.update(entry)
-    return sketch.compact()
+    return theta_of(hashes_of([table.column(name) for name in names]))
+
+
+def hashes_of(columns: Sequence[pa.ChunkedArray]) -> _Words:
+    """Return a hash of each row of some columns, at least one: that of `pandas.util.hash_pandas_object`."""
+    from pandas.util import hash_array, hash_pandas_object
+
+    hashes, factor = np.full(len(columns[0]), 0x345678, np.uint64), 1_000_003
+    for number, column in enumerate(columns):
+        if column.null_count or not pa.types.is_integer(column.type):
+            hashed = hash_pandas_object(column.to_pandas(), index=False).to_numpy()
+        else:  # the same, with less around it
+            hashed = hash_array(column.to_numpy())
+        hashes = (hashes ^ hashed) * np.uint64(factor)
+        factor += 82_520 + 2 * (len(columns) - number)
+    return np.asarray(hashes + np.uint64(97_531))
+
+
+def theta_of(values: _Words) -> compact_theta_sketch:
+    """Return the sketch that `update_theta_sketch` makes of some values, with no more entries than it has to keep."""
+    empty = update_theta_sketch(NOMINAL).compact()
+    entries, most = np.unique(_hashed(values)), 1 << NOMINAL
+    entries = entries[np.searchsorted(entries, 1) :]  # as there, 0 is no hash
+    if not len(entries):
+        return empty
+    theta = b"" if len(entries) <= most else entries[most].tobytes()
+    seed = empty.serialize()[6:8]
+    head = _HEAD.pack(3 if theta else 2, _VERSION, _FAMILY, _ORDERED, seed, min(most, len(entries)))
+    return compact_theta_sketch.deserialize(head + theta + entries[:most].tobytes())
+
+
+def _hashed(values: _Words) -> _Words:
+    """Return what `update_theta_sketch` keeps of values: half of MurmurHash3 (x64, 128 bits, seed 9001), without a bit.
+
+    As there, values of 64 bits are hashed as floats.
+    """
+    wide = values >= np.uint64(1 << 63)
+    words = np.where(wide, values.astype(np.float64).view(np.uint64), values) * np.uint64(0x87C37B91114253D5)
+    words = ((words << np.uint64(31)) | (words >> np.uint64(33))) * np.uint64(0x4CF5AD432745937F)
+    first = (words ^ np.uint64(9001 ^ 8)) + np.uint64(9001 ^ 8)
+    return np.asarray((_mixed(first) + _mixed(first + np.uint64(9001 ^ 8))) >> np.uint64(1))
+
+
+def _mixed(words: _Words) -> _Words:
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        words = (words ^ (words >> np.uint64(33))) * np.uint64(factor)
+    return np.asarray(words ^ (words >> np.uint64(33)))

@@ -70,6 +70,8 @@ class Receiving:
         """By flow, the sites without which windows go on, as people were told last."""
         self._notices = Notices()
         """Of parcels that are refused, by flow and neighbour that brought them."""
+        self._held: int | None = None
+        """Bytes of partials here, as far as they are known since it was begun to take what came."""
         self._loop: Loop
 
     def begin(self, loop: Loop, check: Callable[[], None]) -> None:
@@ -124,6 +126,7 @@ class Receiving:
         for flow, via, detail in doubts:
             self._tell_that(flow, via, detail, now)
         arrivals, self._carrier.arrivals = self._carrier.arrivals, []
+        self._held = None
         for parcel, via in arrivals:
             if parcel.flow in self.sources:
                 self.sources[parcel.flow].came(part.site for part in parcel.parts)
@@ -134,6 +137,7 @@ class Receiving:
             else:
                 self._do(self._receivers[parcel.flow].received(parcel, via, now), parcel.flow)
                 self._tell_losses(parcel.flow)
+        self._held = None
 
     def _tell_refused(self, parcel: Parcel, via: Site, refusal: Refusal | None, now: Micros) -> None:
         """Tell people that nothing of a flow is taken from a neighbour, see `Notices`."""
@@ -158,6 +162,7 @@ class Receiving:
         for action in actions:
             if isinstance(action, Store):
                 self.sources[flow].add(arrived_by(action.parcel, self._wall()))
+                self._held = None if self._held is None else self._held + len(action.parcel.body)
                 self._journal.step("stored")
                 self._do(self._receivers[flow].stored(action), flow)
             else:
@@ -195,7 +200,9 @@ class Receiving:
         most = self._most.inbox_bytes
         if source.inbox.nbytes > most and source.waiting_bytes(stream.state.offset) > most:
             return False
-        full = self._held_bytes() > self._most.driver_bytes
+        if self._held is None:
+            self._held = self._held_bytes()
+        full = self._held > self._most.driver_bytes
         taken = self._rooms[flow].takes(parcel, source.inbox.known.last, _awaited(stream) if full else None, now)
         if not full:
             self._crowded.discard(flow)

@@ -81,11 +81,14 @@ class Related:
         found: list[tuple[int, Guess]] = []
         if near:
             places, columns = list(near), np.array(list(near.values()))
-            for done, (one, two) in enumerate(_pairs(len(places))):
-                with np.errstate(all="ignore"):
-                    hits = np.count_nonzero(_bits(DONE[done](columns[one], columns[two])) == bits, axis=1)
-                for at in np.flatnonzero(hits > SHARE * len(bits)).tolist():
-                    found.append((-int(hits[at]), (done, places[one[at]], places[two[at]])))
+            pairs = _pairs(len(places))
+            with np.errstate(all="ignore"):
+                made = [DONE[done](columns[one], columns[two]) for done, (one, two) in enumerate(pairs)]
+            equal = _bits(np.concatenate(made)) == bits
+            hits = equal.sum(axis=1, dtype=np.uint32)
+            for row in np.flatnonzero(hits > SHARE * len(bits)).tolist():
+                done, one, two = _guesses(len(places))[row]
+                found.append((-int(hits[row]), (done, places[one], places[two])))
         near[len(self._known)] = sample
         while len(near) > NEAR:
             del near[next(iter(near))]
@@ -171,6 +174,13 @@ def _pairs(number: int) -> tuple[tuple[Ints, Ints], ...]:
     """Return the pairs of so many columns that each of `DONE` is tried with."""
     all_of, (low, high) = np.arange(number), np.triu_indices(number, 1)
     return (all_of, all_of), (low, high), (np.append(low, high), np.append(high, low))
+
+
+@cache
+def _guesses(number: int) -> list[Guess]:
+    """Return the guesses of `_pairs` one after another."""
+    pairs = enumerate(_pairs(number))
+    return [(done, one, two) for done, pair in pairs for one, two in zip(*map(np.ndarray.tolist, pair), strict=True)]
 
 
 def _bits(values: Values) -> NDArray[np.int64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,14 +28,7 @@ from transom.sites.telling import told_of
 from transom.sites.waiting import Alone, Passing, Telling, patience
 from transom.storage.places import Place
 from transom.widearea.carriers import Carrier
-from transom.widearea.parcels import (
-    Ack,
-    Parcel,
-    Part,
-    Reason,
-    Refusal,
-    Standing,
-)
+from transom.widearea.parcels import Ack, Parcel, Part, Reason, Refusal, Standing
 from transom.widearea.routes import Ends, Routes
 from transom.widearea.senders import Fix, Sender
 from transom.widearea.topology import INTERVALS, Site
@@ -169,8 +162,7 @@ class Shipping(Beside):
             self._depart(shipment)
         senders = [shipment.sender for shipment in self.shipments.values()]
         while orders := self.carrier.dispatch(senders, now):
-            for order in orders:
-                self._ship(order)
+            self._fix(orders)
         self._take(now)  # what this site owes itself
         self._give_up(now)
         self.receiving.listened(now)
@@ -297,12 +289,19 @@ class Shipping(Beside):
         passes = policy.close_on_idle is not None and min(lengths, default=-1) >= policy.close_on_idle
         return idle, passes and tick, stream.state.watermark.injected, shipment.failure
 
+    def _fix(self, orders: Sequence[Fix]) -> None:
+        """Fix ranges of cuts in the log, all with one sync, and make parcels of them."""
+        found = [order for order in orders if order.after < order.upto]
+        for order in found:
+            record = Shipped(self.shipments[order.flow].stream.name, order.flow, order.upto, order.tick)
+            self._journal.log(record.to_json(), sync=order is found[-1])
+        for order in orders:
+            self._ship(order)
+
     def _ship(self, order: Fix) -> None:
-        """Fix a range of cuts in the log, and make a parcel of it."""
+        """Make a parcel of a range of cuts that is fixed."""
         shipment, made = self.shipments[order.flow], None
         if order.after < order.upto:
-            record = Shipped(shipment.stream.name, order.flow, order.upto, order.tick)
-            self._journal.log(record.to_json(), sync=True)
             made = shipment.gathered.fix(order.upto, order.tick)
             self._journal.step("shipped")
             if self.planning is not None:

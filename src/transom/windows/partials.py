@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from sys import getsizeof
 from typing import Any
 
@@ -39,7 +40,7 @@ class Partial:
     def __len__(self) -> int:
         return len(self.ids)
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Bytes of its states and ids; of states that are Python objects it is an estimate."""
         return self.ids.nbytes + sum(bytes_of(column) for state in self.states.values() for column in state.values())

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,6 +34,9 @@ _NEIGHBOURS = 64
 _TAKEN = 1 << 30
 """Bytes below which Arrow takes rows of a table; it makes one piece of its texts then, which has 2 GB at most."""
 Places: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+_STATE = re.compile(r"(_s\d+_)(.*)", re.DOTALL)
+_LONG = 1 << 16
+"""Notes of more bytes are read again for each table."""
 
 
 def state_name(index: int, column: str) -> str:
@@ -42,7 +46,12 @@ def state_name(index: int, column: str) -> str:
 
 def describe_table(table: pa.Table, note: TableNote) -> pa.Table:
     """Return the table with a note of what its columns are."""
-    return table.replace_schema_metadata({_META: json.dumps(note.to_json()).encode()})
+    return table.replace_schema_metadata({_META: _described(note)})
+
+
+@lru_cache(maxsize=256)
+def _described(note: TableNote) -> bytes:
+    return json.dumps(note.to_json()).encode()
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +64,8 @@ class PartialTable:
     @classmethod
     def of(cls, table: pa.Table) -> PartialTable:
         """Read the note of `describe_table`."""
-        note = json.loads((table.schema.metadata or {})[_META])
-        return cls(table, Contents.of(note, LENGTH in table.column_names))
+        note, direct = (table.schema.metadata or {})[_META], LENGTH in table.schema.names
+        return cls(table, _noted(note, direct) if len(note) <= _LONG else Contents.of(json.loads(note), direct))
 
     @property
     def direct(self) -> bool:
@@ -102,8 +111,12 @@ class PartialTable:
     def columns_of(self, name: str) -> dict[str, pa.Array]:
         """Return the columns of the states of a primitive that it has, given its lasting name."""
         prefix = state_name(self.contents.primitives.index(name), "")
-        columns = [column for column in self.table.column_names if column.startswith(prefix)]
-        return {column.removeprefix(prefix): _array(self.table.column(column)) for column in columns}
+        return {part: _array(self.table.column(place)) for part, place in self._places.get(prefix, {}).items()}
+
+    @cached_property
+    def _places(self) -> dict[str, dict[str, int]]:
+        """The places of the columns of states, by what their names begin with, and by what follows."""
+        return _places_of(tuple(self.table.schema.names))
 
     def panes(self) -> Times:
         """Return the start of each row's pane."""
@@ -114,6 +127,21 @@ class PartialTable:
         """Return the length of each row's window."""
         lengths: Times = np.asarray(self.table.column(LENGTH).to_numpy(), dtype=np.int64)
         return lengths
+
+
+@lru_cache(maxsize=256)
+def _noted(note: bytes, direct: bool) -> Contents:
+    """Return what tables with this note hold: all of a flow have the same."""
+    return Contents.of(json.loads(note), direct)
+
+
+@lru_cache(maxsize=256)
+def _places_of(names: tuple[str, ...]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for place, name in enumerate(names):
+        if state := _STATE.fullmatch(name):
+            found.setdefault(state[1], {})[state[2]] = place
+    return found
 
 
 def store_table(store: PaneStore, origin: Origin) -> pa.Table:
@@ -231,6 +259,8 @@ def rows_at(table: pa.Table, places: Places) -> pa.Table:
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         return pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)

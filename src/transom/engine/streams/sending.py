@@ -8,7 +8,8 @@ cut ranges with the same partials: each is fixed by a record before its first by
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -71,7 +72,13 @@ class CutRange:
 
     def held(self) -> dict[str, Any]:
         """Return all but the table as JSON."""
-        return {**self.__dict__, "stats": self.stats.to_json(), "table": None}
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**values, "stats": self.stats.to_json(), "table": None}
+
+    @cached_property
+    def nbytes(self) -> int:
+        """Of its partials."""
+        return int(self.table.nbytes)
 
     @classmethod
     def of(cls, held: Mapping[str, Any], table: pa.Table) -> CutRange:
@@ -105,7 +112,7 @@ class FlowSender:
 
     def _weigh(self) -> None:
         """Note the bytes again: they are asked for at each turn of the loop, and change with a cut or a parcel."""
-        self.nbytes = self._store.nbytes + sum(int(each.table.nbytes) for each in self.ranges.values())
+        self.nbytes = self._store.nbytes + sum(each.nbytes for each in self.ranges.values())
 
     @property
     def waits(self) -> bool:

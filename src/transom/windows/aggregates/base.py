@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -42,7 +43,14 @@ def state_key(kind: str, *details: object) -> str:
     >>> state_key("sum.1", "x")
     '["sum.1", "x"]'
     """
+    if all(isinstance(each, str) for each in details):
+        return _key_of_texts(kind, *details)
     return json.dumps([kind, *details], ensure_ascii=False)
+
+
+@lru_cache(maxsize=4096)
+def _key_of_texts(*texts: object) -> str:
+    return json.dumps(texts, ensure_ascii=False)
 
 
 class Primitive(Protocol):

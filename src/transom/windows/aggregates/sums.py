@@ -85,6 +85,8 @@ class Sum(SmallPrimitive):
         count, carry = columns["count"], columns["carry"]
         if wrong := flaw_of_counts(count):
             return wrong
+        if not carry.null_count and not carry.to_numpy().any():
+            return ""
         wraps = pc.or_(pc.greater(carry, count), pc.less(carry, pc.negate(count)))
         return "a sum wrapped more often than it has values" if carry.null_count or pc.any(wraps).as_py() else ""
 

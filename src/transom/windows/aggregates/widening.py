@@ -117,6 +117,8 @@ def widened(column: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
     Raises:
         JobChangedError: Values of the former type are not exactly values of this one.
     """
+    if column.type == kind:
+        return column
     old, new = type_name(column.type), type_name(kind)
     if old == new or (
         pa.types.is_decimal(column.type) and pa.types.is_decimal(kind) and _same_scale(column.type, kind)
