@@ -103,7 +103,7 @@ def _flaw(found: PartialTable, names: Mapping[Primitive, str]) -> str:
         try:
             if wrong := primitive.flaw(columns):
                 return f"Its states {name} are damaged: {wrong}."
-            primitive.decode(columns)
+            found.read[name] = primitive.decode(columns)
         except Exception as error:  # libraries raise what they like
             return f"Its states {name} are damaged: {error!r}."
     return ""

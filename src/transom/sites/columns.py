@@ -277,7 +277,7 @@ def as_ints(array: pa.Array) -> Ints:
         array = array.view(pa.int64() if _bits(kind) == 64 else pa.int32())
     elif pa.types.is_uint64(kind):
         array = array.view(pa.int64())
-    values: Ints = array.to_numpy(zero_copy_only=False).astype(np.int64)
+    values: Ints = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     return values
 
 

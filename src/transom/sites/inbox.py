@@ -9,7 +9,6 @@ committed are removed many at once, after `before` has taken note of what they t
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -180,8 +179,10 @@ class Inbox:
         self._note(position, parcel)
 
     def between(self, start: int, end: int) -> list[Entry]:
-        """Return the parcels at (start, end] that are there."""
-        low, high = (bisect.bisect_right(self._entries, at, key=lambda each: each.position) for at in (start, end))
+        """Return the parcels at (start, end] that are there; none is missing between two."""
+        if end <= start or not self._entries:
+            return []
+        low, high = (max(0, at + 1 - self._entries[0].position) for at in (start, end))
         return self._entries[low:high]
 
     def body(self, entry: Entry) -> bytes:

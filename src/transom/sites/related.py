@@ -58,8 +58,11 @@ class Related:
             left = np.arange(len(values))
             masks = []
             for guess in self._candidates(kind, values):
-                hits = _bits(self._guessed(guess)[left]) == _bits(values[left])
-                if len(guesses) < MOST_GUESSES and hits.sum() * LEAST_WIDTH > len(left) / 8 + 8:
+                if len(guesses) == MOST_GUESSES or not len(left):
+                    break
+                equal = _bits(self._guessed(guess)) == _bits(values)
+                hits = equal[left] if guesses else equal
+                if np.count_nonzero(hits) * LEAST_WIDTH > len(left) / 8 + 8:
                     guesses.append(guess)
                     masks.append(np.packbits(hits).tobytes())
                     left = left[~hits]

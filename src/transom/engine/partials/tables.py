@@ -6,7 +6,7 @@ import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
@@ -60,6 +60,8 @@ class PartialTable:
 
     table: pa.Table
     contents: Contents
+    read: dict[str, State] = field(default_factory=dict, init=False)
+    """States that were decoded already, as they are in the table, by lasting names; nobody changes them."""
 
     @classmethod
     def of(cls, table: pa.Table) -> PartialTable:
@@ -105,7 +107,10 @@ class PartialTable:
         found: dict[Primitive, State] = {}
         for primitive, name in wanted.items():
             if name in self.contents.primitives:
-                found[primitive] = primitive.decode(_as_now(self.columns_of(name), types.get(primitive, {}), name))
+                there = self.columns_of(name)
+                now = _as_now(there, types.get(primitive, {}), name)
+                same = name in self.read and all(now[column] is array for column, array in there.items())
+                found[primitive] = self.read[name] if same else primitive.decode(now)
         return found
 
     def columns_of(self, name: str) -> dict[str, pa.Array]:
