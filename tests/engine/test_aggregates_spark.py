@@ -17,7 +17,7 @@ from tests.interpreting import interpreting
 from transom.errors import QueryFailedError
 from transom.windows.aggregates import functions as tm
 from transom.windows.aggregates.base import Aggregate, Primitive, ResultContext, State, executor_function_of
-from transom.windows.aggregates.reduce import reduce_slots
+from transom.windows.aggregates.reduce import Reduction
 
 TYPES = {
     "b": "tinyint",
@@ -194,7 +194,7 @@ def merged(frame: Any, aggregates: list[Aggregate], keys: list[int], ansi: bool)
         mine = {n: table[a].combine_chunks() for a, n, _, _ in columns if a.startswith(f"p{index}_")}
         types[primitive] = {name: column.type for name, column in mine.items()}
         assert primitive.flaw(mine) == ""
-        state = reduce_slots(primitive, primitive.decode(mine), slots, len(keys), types[primitive])
+        state = Reduction.of(slots, len(keys))(primitive, primitive.decode(mine), types[primitive])
         stored = primitive.encode(state, types[primitive])
         assert {name: column.type for name, column in stored.items()} == types[primitive]
         states[primitive] = primitive.decode(stored)

@@ -33,7 +33,7 @@ from transom.model.expression import Expression
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.window import SessionSpec, WindowSpec
 from transom.windows.aggregates import functions as tm
-from transom.windows.aggregates.reduce import reduce_slots
+from transom.windows.aggregates.reduce import Reduction
 from transom.windows.components import KeySet
 from transom.windows.intervals import TIMES
 from transom.windows.panes import Grid
@@ -67,7 +67,8 @@ def partials(rows: Sequence[Row], watermark: Micros) -> PartialTable:
     what = np.stack([GRID.start(times), keys, np.searchsorted(moments, times, side="right")], axis=1)
     groups, slots = np.unique(what, axis=0, return_inverse=True)
     states = {**states_of(values), TIMES: {"first": times, "last": times}}
-    merged = {p: reduce_slots(p, state, slots.reshape(-1), len(groups), TYPES[p]) for p, state in states.items()}
+    reduction = Reduction.of(slots.reshape(-1), len(groups))
+    merged = {p: reduction(p, state, TYPES[p]) for p, state in states.items()}
     return PartialTable.of(partial_table(TYPES, FINE, {PANE: groups[:, 0]}, key_table(groups[:, 1]), merged))
 
 

@@ -27,7 +27,7 @@ from transom.windows.aggregates.filtered import Filtered
 from transom.windows.aggregates.mean import MeanSum
 from transom.windows.aggregates.moments import Moments
 from transom.windows.aggregates.pairs import PairMoments
-from transom.windows.aggregates.reduce import reduce_slots
+from transom.windows.aggregates.reduce import Reduction
 from transom.windows.aggregates.shape import HigherMoments
 from transom.windows.aggregates.sketches import Hll, Kll
 from transom.windows.aggregates.sums import Sum
@@ -290,7 +290,7 @@ def test_any_split_and_order_of_merging_gives_the_same(aggregate: Aggregate, nam
             assert {n: plain(a) for n, a in again.items()} == {n: plain(a) for n, a in column.items()}
             assert {n: a.type for n, a in again.items()} == dict(types)
         stacked = {n: np.concatenate([s[n] for s in states]) for n in states[0]}
-        spread = reduce_slots(primitive, stacked, np.zeros(len(parts), np.int64), 2, types)
+        spread = Reduction.of(np.zeros(len(parts), np.int64), 2)(primitive, stacked, types)
         reduced.append({column: values[:1] for column, values in spread.items()})
     expected = result(aggregate, once, kind)
     if isinstance(aggregate.primitives[0], Moments) and not finite(parts):
@@ -307,13 +307,13 @@ def finite(parts: list[list[Row]]) -> bool:
 @settings(max_examples=50, deadline=None)
 @example(slots=[0, 0, 0, 1, 0, 3, 3])
 @given(slots=st.lists(st.integers(0, 4), max_size=40))
-def test_reduce_slots_merges_rows_of_equal_slots(slots: list[int]) -> None:
+def test_a_reduction_merges_rows_of_equal_slots(slots: list[int]) -> None:
     primitive = tm.sum("x").primitives[0]
     types = types_of(primitive, pa.int64())
     values = np.arange(1, len(slots) + 1)
     ones = np.ones(len(slots), np.int64)
     state = {"sum": values.copy(), "count": ones, "carry": ones * 0}
-    reduced = reduce_slots(primitive, state, np.array(slots, np.int64), 5, types)
+    reduced = Reduction.of(np.array(slots, np.int64), 5)(primitive, state, types)
     expected = np.bincount(np.array(slots, np.int64), weights=values, minlength=5)
     assert reduced["sum"].tolist() == expected.tolist()
     assert reduced["count"].sum() == len(slots)

@@ -13,7 +13,7 @@ from transom.model.time import MIN_TIME, Micros
 from transom.model.window import SessionSpec
 from transom.windows.aggregates.base import Primitive, Slots, State, Types
 from transom.windows.aggregates.extremes import Extreme
-from transom.windows.aggregates.reduce import reduce_slots, take
+from transom.windows.aggregates.reduce import Reduction, take
 from transom.windows.aggregates.times import TimeRange
 from transom.windows.aggregates.values import Mask
 from transom.windows.cutting import after_ends, apart, starts_of
@@ -71,6 +71,8 @@ class Intervals:
             primitives: All primitives of the result, with the types of their columns.
         """
         merged: dict[Primitive, State] = {}
+        slots, into = np.unique(numbers, return_inverse=True)
+        reduction = Reduction.of(into, len(slots))
         for primitive, types in primitives.items():
             mine, rows = self.states.get(primitive), states.get(primitive)
             if mine is not None:
@@ -78,8 +80,7 @@ class Intervals:
             elif rows is not None:
                 merged[primitive] = primitive.empty(len(self), types)
             if rows is not None and len(numbers):
-                slots, into = np.unique(numbers, return_inverse=True)
-                primitive.merge_into(merged[primitive], slots, reduce_slots(primitive, rows, into, len(slots), types))
+                primitive.merge_into(merged[primitive], slots, reduction(primitive, rows, types))
         return Intervals(self.ids, merged)
 
     @property
@@ -170,8 +171,9 @@ class HeldIntervals:
         slots, into = np.unique((np.cumsum(fresh) - 1)[~fresh], return_inverse=True)
         joined = {p: take(state, heads) for p, state in states.items()}
         if len(rest):
+            reduction = Reduction.of(into, len(slots))
             for p, state in states.items():
-                p.merge_into(joined[p], slots, reduce_slots(p, take(state, rest), into, len(slots), self.primitives[p]))
+                p.merge_into(joined[p], slots, reduction(p, take(state, rest), self.primitives[p]))
         return Intervals(ids[fresh], joined)
 
     def _concatenated(self, parts: Sequence[Intervals]) -> dict[Primitive, State]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from transom.windows.aggregates.base import ALL, Primitive, Slots, State, Types, Where
-from transom.windows.aggregates.reduce import reduce_slots
+from transom.windows.aggregates.reduce import Reduction
 from transom.windows.aggregates.values import Mask
 
 _SPARSE = 16
@@ -152,8 +152,8 @@ def split_rows(
     if first.all():
         states = {p: rows_of(state, order) for p, state in states.items()}
     else:
-        slots, count = np.cumsum(first) - 1, int(first.sum())
-        states = {p: reduce_slots(p, rows_of(s, order), slots, count, primitives[p]) for p, s in states.items()}
+        reduction = Reduction.of(np.cumsum(first) - 1, int(first.sum()))
+        states = {p: reduction(p, rows_of(state, order), primitives[p]) for p, state in states.items()}
         ids, fresh, groups = ids[first], fresh[first], [column[first] for column in groups]
     for begin, end in itertools.pairwise([*np.flatnonzero(fresh).tolist(), len(ids)]):
         rows = slice(begin, end)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from transom.model.time import Micros
 from transom.windows.aggregates.base import Primitive, Slots, State
-from transom.windows.aggregates.reduce import reduce_slots, take
+from transom.windows.aggregates.reduce import Reduction, take
 from transom.windows.intervals import HeldIntervals, Intervals
 from transom.windows.panes import Times
 
@@ -66,7 +66,8 @@ class SessionPieces(HeldIntervals):
         if not len(slots):
             return slots, {p: p.empty(0, types) for p, types in self.primitives.items()}
         states = self._concatenated(found)
-        return slots, {p: reduce_slots(p, s, into, len(slots), self.primitives[p]) for p, s in states.items()}
+        reduction = Reduction.of(into, len(slots))
+        return slots, {p: reduction(p, state, self.primitives[p]) for p, state in states.items()}
 
     def pieces(self) -> Iterator[tuple[Times, pa.Table, Mapping[Primitive, State]]]:
         """Yield first time, key and states of the intervals, as they were added, the latter two as `add` takes them."""

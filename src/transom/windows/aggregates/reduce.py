@@ -1,6 +1,9 @@
-"""Merging the rows of one state with one another, where several belong to one slot."""
+"""Merging the rows of states with one another, where several belong to one slot."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,37 +15,58 @@ def take(state: State, rows: Slots) -> State:
     return {name: column[rows] for name, column in state.items()}
 
 
-def reduce_slots(primitive: Primitive, state: State, slots: Slots, n_slots: int, types: Types) -> State:
-    """Return a state of `n_slots` slots in which all rows with equal slots are merged.
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """Merges all rows with equal slots: for a coarser set of keys made from a finer one.
 
-    For a coarser set of keys made from a finer one. O(rows * log(rows)) for the sort; then as many vectorised
-    merges as the binary logarithm of the largest group, of at most half as many rows each time.
-
-    Args:
-        primitive: Whose state it is.
-        state: Rows; left as it is.
-        slots: Slot of each row, in [0, n_slots); repetitions allowed.
-        n_slots: Length of the result.
-        types: Arrow types of the state's columns.
+    Which rows are merged when is found once, O(rows * log(rows)) for the sort, and is the same for all states of these
+    rows: as many vectorised merges as the binary logarithm of the largest group, of at most half as many rows each
+    time.
     """
-    result = primitive.empty(n_slots, types)
-    if len(slots) == 0:
+
+    slots: Slots
+    """Slot of each row, in [0, n_slots); repetitions allowed."""
+    n_slots: int
+    """Length of the result."""
+    order: Slots
+    """The rows by their slots."""
+    starts: Slots
+    """Where in this order the rows of each slot begin."""
+    rounds: Sequence[tuple[Slots, Slots]]
+    """In this order, which rows take which others; all in one round are apart."""
+
+    @classmethod
+    def of(cls, slots: Slots, n_slots: int) -> Reduction:
+        """Return how rows with some slots are merged."""
+        order = np.argsort(slots, kind="stable")
+        ordered = slots[order]
+        starts = np.flatnonzero(np.concatenate((np.ones(min(1, len(slots)), np.bool_), ordered[1:] != ordered[:-1])))
+        rounds: list[tuple[Slots, Slots]] = []
+        place = np.arange(len(ordered))
+        rank = place - np.repeat(starts, np.diff(np.concatenate((starts, [len(ordered)]))))
+        while len(rank) > len(starts):
+            odd = np.flatnonzero(rank % 2 == 1)
+            rounds.append((place[odd - 1], place[odd]))
+            even = rank % 2 == 0
+            rank, place = rank[even] // 2, place[even]
+        return cls(slots, n_slots, order, starts, rounds)
+
+    def __call__(self, primitive: Primitive, state: State, types: Types) -> State:
+        """Return a state of `n_slots` slots in which all rows with equal slots are merged.
+
+        Args:
+            primitive: Whose state it is.
+            state: Rows; left as it is.
+            types: Arrow types of the state's columns.
+        """
+        result = primitive.empty(self.n_slots, types)
+        if not self.rounds:
+            if len(self.slots):
+                primitive.merge_into(result, self.slots, state)
+            return result
+        rows = primitive.empty(len(self.order), types)
+        primitive.merge_into(rows, np.arange(len(self.order)), take(state, self.order))
+        for into, others in self.rounds:
+            primitive.merge_into(rows, into, take(rows, others))
+        primitive.merge_into(result, self.slots[self.order[self.starts]], take(rows, self.starts))
         return result
-    order = np.argsort(slots, kind="stable")
-    ordered = slots[order]
-    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    if len(starts) == len(ordered):
-        primitive.merge_into(result, slots, state)
-        return result
-    sizes = np.diff(np.concatenate((starts, [len(ordered)])))
-    rank = np.arange(len(ordered)) - np.repeat(starts, sizes)
-    rows = primitive.empty(len(ordered), types)
-    primitive.merge_into(rows, np.arange(len(ordered)), take(state, order))
-    place = np.arange(len(ordered))
-    while len(rank) > len(starts):
-        odd = np.flatnonzero(rank % 2 == 1)
-        primitive.merge_into(rows, place[odd - 1], take(rows, place[odd]))
-        even = rank % 2 == 0
-        rank, place = rank[even] // 2, place[even]
-    primitive.merge_into(result, ordered[starts], take(rows, starts))
-    return result
