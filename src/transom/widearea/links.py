@@ -21,14 +21,11 @@ from transom.widearea.returning import Returning
 
 LEAST_FRAME, MOST_FRAME = 4 << 10, 64 << 10
 """Bytes of a frame. What is around smaller ones, of TLS, TCP and receipts, would take more than a tenth of a link."""
-REST = 4
-"""What is left of a parcel goes with its last frame if it is less than one part in so many of a frame."""
 FRAME_TIME: Micros = 50_000
 """How long a frame takes on the link, about."""
 WINDOW: Micros = 250_000
-"""How much of the link's rate may be under way without a receipt."""
 MOST_WINDOW = 32 << 20
-"""Bytes of it, that of 1 Gbit/s: the rate is what the other end says."""
+"""How much may be under way without a receipt: of the link's rate, which the other end says, and bytes, of 1 Gbit/s."""
 RATES, LAST = 64, 5
 """Measured rates that are remembered, and those of now."""
 SAMPLE: Micros = 100_000
@@ -233,21 +230,20 @@ class LinkOut:
 
     def frames(self, now: Micros) -> list[Frame]:
         """Return the frames that may be given to the connection now."""
+        found: list[Frame] = []
         if all(each.given == len(each.data) for each in self._queue.values()):
             self._full = False
-            return []
-        found: list[Frame] = []
+            return found
         under_way, size, window = self.under_way, self.frame, self.window
-        most = min(MOST_FRAME, size + size // REST)
+        most = min(MOST_FRAME, size + size // 4)  # what little is left of a parcel goes with its last frame
         behind = self._full and under_way > 0
-        if not under_way:
-            self.heard = now
+        self.heard = self.heard if under_way else now
         for each in sorted(self._queue.values(), key=lambda one: (one.due, one.number)):
             while each.given < len(each.data) and (under_way == 0 or under_way + size <= window):
-                left = len(each.data) - each.given
-                payload = each.data[each.given : each.given + (left if left <= most else size)]
+                upto = len(each.data) if len(each.data) - each.given <= most else each.given + size
+                payload = each.data[each.given : upto]
                 found.append(Frame(each.number, each.given, len(each.data), zlib.crc32(payload), payload))
-                each.given += len(payload)
+                each.given = upto
                 under_way += len(payload)
                 self._on_way.append(_OnWay(each.number, each.given, len(payload), now, behind or len(found) > 1))
         self._full = any(each.given < len(each.data) for each in self._queue.values())
