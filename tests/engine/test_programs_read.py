@@ -265,6 +265,8 @@ def table(columns: str, *rows: tuple[Any, ...]) -> Any:
         (lambda rows: rows.selectExpr("date_format(timestamp_seconds(i), \"HH'T''T'\")"), "only Spark computes date_f"),
         (lambda rows: rows.selectExpr("pmod(tinyint(i), tinyint(-128))"), "only Spark computes pmod"),
         (lambda rows: rows.where("to_json(struct(s)) = '{}'"), "only Spark computes"),
+        (lambda rows: rows.selectExpr("if(i > 0, timestamp_seconds(-99999999999), NULL)"), "only Spark computes TIMES"),
+        (lambda rows: rows.where("date_from_unix_date(-999999) < date(s)"), "only Spark computes DATE"),
         (lambda rows: rows.selectExpr("i", "s AS i"), "several columns have one name"),
         (lambda rows: rows.selectExpr("s COLLATE UNICODE_CI"), "only Spark computes"),
         (lambda rows: rows.join(table("i int"), "i", "left"), "only Spark joins with a table without rows"),

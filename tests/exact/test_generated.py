@@ -22,7 +22,7 @@ TIMES = [
     "event_time - make_interval(0, 0, 0, 0, 0, 0, id % 7)",
     "event_time + (pmod(xxhash64(id, 3), 5) - 2) * INTERVAL 1 SECOND",
     "if(id % 11 = 0, NULL, timestamp_micros(unix_micros(event_time) - id % 1000))",
-    "CASE WHEN id % 90 = 5 THEN timestamp_seconds(-100000000000) WHEN id % 91 = 6 THEN TIMESTAMP'2090-01-01' "
+    "CASE WHEN id % 90 = 5 THEN timestamp_seconds(id - 99999999999) WHEN id % 91 = 6 THEN TIMESTAMP'2090-01-01' "
     "ELSE timestampadd(MILLISECOND, -pmod(hash(id), 3000), event_time) END",
 ]
 KEYS = [

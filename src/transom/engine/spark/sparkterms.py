@@ -21,6 +21,7 @@ from transom.model.expression import Expression, Input
 from transom.native.computing import NotKnownError
 from transom.native.functions import arrow_expression
 from transom.native.terms import Term
+from transom.native.times import DAY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,6 +115,8 @@ _WITH_MODE = ("Cast", "Add", "Subtract", "Multiply", "Divide", "Remainder", "Pmo
 _RAISING = ("UnaryMinus", "Abs", "ElementAt", "GetArrayItem", "Elt", "MakeInterval")
 """Terms that say whether they fail where they cannot be done."""
 _HASHES = ("XxHash64", "Murmur3Hash")
+_FIRST, _BEYOND = -62_135_596_800_000_000, 253_402_300_800_000_000
+"""Microseconds of the years 1 to 9999: a constant of another year cannot be pickled, as Python has no such date."""
 _MOST_ELEMENTS = 1_000
 """Of an array that is a constant: each is asked for in the JVM."""
 
@@ -217,8 +220,10 @@ def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar | None:
     if kinds.is_decimal(kind):
         return pa.scalar(Decimal(value.toString()), kind)
     if kinds.is_date32(kind):
-        return pa.scalar(value, pa.int32()).cast(kind)
-    if kinds.is_timestamp(kind) or kinds.is_duration(kind):
+        return pa.scalar(value, pa.int32()).cast(kind) if _FIRST <= value * DAY < _BEYOND else None
+    if kinds.is_timestamp(kind):
+        return pa.scalar(value, pa.int64()).cast(kind) if _FIRST <= value < _BEYOND else None
+    if kinds.is_duration(kind):
         return pa.scalar(value, pa.int64()).cast(kind)
     if kinds.is_binary(kind):
         return pa.scalar(bytes(value), kind)
