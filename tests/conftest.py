@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import rich.style  # noqa: F401  draws random numbers when it is first imported, which Hypothesis forbids its strategies
 from hypothesis import settings
 
 if TYPE_CHECKING:
