@@ -35,7 +35,7 @@ def widths(carried: Mapping[Link, float]) -> dict[Link, float]:
     """Return the bytes per second that links need to carry so many, while those of the way back are as full as planned.
 
     >>> {link: round(rate) for link, rate in widths({("a", "b"): 100_000.0, ("b", "a"): 20_000.0}).items()}
-    {('a', 'b'): 110366, ('b', 'a'): 27306}
+    {('a', 'b'): 109233, ('b', 'a'): 26295}
     """
     found = {}
     for (source, target), rate in carried.items():
