@@ -149,7 +149,7 @@ def _capacity(setting: Setting, job: Job, known: Profile, machine: Machine, most
 
     Cuts are no larger than those that were measured: more can be done in larger ones, but how much is a guess.
     """
-    largest = min(stream.most_rows for stream in known.streams.values())
+    largest = min(stream.most_rows or math.inf for stream in known.streams.values())
     low, high = 1.0, most
     while high > 1.01 * low:
         middle = math.sqrt(low * high)
