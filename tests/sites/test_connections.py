@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import zlib
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -110,20 +111,22 @@ def test_a_site_that_opens_ever_more_connections_is_refused(places, monkeypatch)
 def test_connections_that_a_site_does_not_let_end_are_counted(places, monkeypatch) -> None:
     monkeypatch.setattr(flight, "MOST_CONNECTIONS", 2)
     home = places("home")
+    time = SimpleNamespace(now=0)
+    monkeypatch.setattr(flight, "_CLOCK", SimpleNamespace(monotonic=lambda: time.now))
     ends = threading.Event()
     called = []
     monkeypatch.setattr(home.mail, "_call", lambda connection, opening: (called.append(connection), ends.wait()))
     home.mail.addresses["paris"] = "127.0.0.1:1"
-    for now in range(0, 100_000_000, 10_000_000):
-        home.mail.look(now)
+    for time.now in range(0, 100_000_000, 10_000_000):
+        home.mail.look(time.now)
         if "paris" in home.mail._out:
             home.mail._drop(home.mail._out, home.mail._out["paris"])
-    until(lambda: len(called) >= 2)  # each is noted on a thread of its own
-    assert len(called) == 2
     assert "has not ended 2 connections" in home.mail.refusals[-1]
+    until(lambda: len(called) >= 2, home)  # each is noted on a thread of its own
+    assert len(called) == 2
     called[0].served = True
-    home.mail.look(200_000_000)
-    until(lambda: len(called) == 3)
+    time.now = 200_000_000
+    until(lambda: len(called) == 3, home)
     ends.set()
 
 
