@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from transom.native.csvlines import CsvReader
 from transom.native.dialects import Dialect
 from transom.native.values import UncertainError
 from transom.sources.filesets.source import PlainFile
+from transom.storage.unpacking import UNPACKING_ERRORS
 
 
 @given(
@@ -53,31 +55,48 @@ def test_the_header_of_a_divided_file_is_no_row(tmp_path: Path) -> None:
         assert found == [{"a": 1, "b": "x"}, {"a": 22, "b": None}, {"a": 3, "b": "zz"}]
 
 
-def test_packed_files_are_whole(tmp_path: Path) -> None:
+def zstd(text: bytes) -> bytes:
+    return bytes(pa.compress(text, "zstd", asbytes=True))
+
+
+PACKED = [pytest.param(".gz", gzip.compress, id="gzip"), pytest.param(".zst", zstd, id="zstd")]
+
+
+@pytest.mark.parametrize(("end", "packed"), PACKED)
+def test_packed_files_are_whole(tmp_path: Path, end: str, packed: Callable[[bytes], bytes]) -> None:
     """Nobody can begin in the middle of them."""
-    path = tmp_path / "lines.json.gz"
-    path.write_bytes(gzip.compress(b"a\nb"))
+    path = tmp_path / f"lines.json{end}"
+    path.write_bytes(packed(b"a\nb"))
     ((_, part),) = parts_of(PlainFile(f"{path}", PART_BYTES * 5, 3, 77), measures_delays=False)
     assert part == Part(f"{path}", partition=3)
     assert [bytes(block) for block in lines_of(part)] == [b"a\n", b"b\n"]
     many = b"".join(b"%d\n" % number for number in range(100_000))
-    path.write_bytes(gzip.compress(many[:77]) + gzip.compress(many[77:]))
+    path.write_bytes(packed(many[:77]) + packed(many[77:]))
     blocks = [bytes(block) for block in lines_of(part, 100_000)]
     assert b"".join(blocks) == many
     assert all(block.endswith(b"\n") and len(block) < 300_000 for block in blocks)
 
 
-@pytest.mark.parametrize(
-    "spoiled",
-    [b"\0", b"\0" * 512, b"x", gzip.compress(b"a\n")[:-1]],
-    ids=["a zero", "zeros", "a letter", "a member that ends too early"],
-)
-def test_what_follows_a_packed_file_is_not_passed_over(tmp_path: Path, spoiled: bytes) -> None:
-    """Spark does not read such a file, though Python's own reader takes zeros at its end."""
-    path = tmp_path / "lines.json.gz"
-    path.write_bytes(gzip.compress(b"a\nb\n") + spoiled)
-    with pytest.raises((zlib.error, EOFError)):
+@pytest.mark.parametrize(("end", "packed"), PACKED)
+@pytest.mark.parametrize("spoiled", [b"\0", b"\0" * 512, b"x", None], ids=["a zero", "zeros", "a letter", "cut off"])
+def test_what_follows_a_packed_file_is_not_passed_over(
+    tmp_path: Path, spoiled: bytes | None, end: str, packed: Callable[[bytes], bytes]
+) -> None:
+    """Spark judges such a file, though Python's own reader takes zeros behind gzip."""
+    path = tmp_path / f"lines.json{end}"
+    path.write_bytes(packed(b"a\nb\n") + (packed(b"a\n")[:-1] if spoiled is None else spoiled))
+    with pytest.raises(UNPACKING_ERRORS):
         list(lines_of(Part(f"{path}")))
+
+
+def test_frames_of_zstd_that_are_no_text_are_passed_over(tmp_path: Path) -> None:
+    """As Spark does; and a file without frames is empty."""
+    path = tmp_path / "lines.json.zst"
+    skipped = (0x184D2A50).to_bytes(4, "little") + (3).to_bytes(4, "little") + b"abc"
+    path.write_bytes(skipped + zstd(b"a\n") + skipped)
+    assert b"".join(lines_of(Part(f"{path}"))) == b"a\n"
+    path.write_bytes(b"")
+    assert list(lines_of(Part(f"{path}"))) == []
 
 
 def test_a_plan_divides_cuts_as_it_says() -> None:

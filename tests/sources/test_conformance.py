@@ -43,6 +43,8 @@ def put(folder: Path, number: int, kind: str) -> None:
     temporary = folder / f".{path.name}.tmp"
     if kind == "parquet":
         pq.write_table(pa.Table.from_pylist(rows_of(number)), temporary)
+    elif kind.endswith(".zst"):
+        temporary.write_bytes(pa.compress(text(number, kind.removesuffix(".zst")), "zstd", asbytes=True))
     elif kind.endswith(".gz"):
         temporary.write_bytes(gzip.compress(text(number, kind.removesuffix(".gz"))))
     else:
@@ -139,7 +141,7 @@ def kafka_case(broker: Any, partitions: int) -> SourceCase:
 
 KINDS = [
     *("delta", "json", "csv", "log", "parquet", "generator", "generator/2", "memory", "memory/2"),
-    *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("directories", "json.gz")),
+    *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("directories", "json.gz", "csv.zst")),
     pytest.param("kafka/1", marks=pytest.mark.kafka),
     pytest.param("kafka/2", marks=[pytest.mark.kafka, pytest.mark.slow]),
 ]

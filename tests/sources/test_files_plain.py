@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -126,6 +127,8 @@ def test_files(tmp_path: Path) -> None:
         ("b.json", b'{"a":1}\n{"a":2}{}\n', False),
         ("c.json.gz", gzip.compress(b'{"a":1}\n'), True),
         ("d.json.gz", gzip.compress(b'{"a":1}\n')[:-3], False),
+        ("c.json.zst", pa.compress(b'{"a":1}\n', "zstd", asbytes=True), True),
+        ("d.json.zst", pa.compress(b'{"a":1}\n', "zstd", asbytes=True)[:-3], False),
         ("e.json.bz2", b'{"a":1}\n', False),
         ("long.json", b'{"s":"' + b"x" * (3 * plain_files.BLOCK) + b'"}\n', False),
     ]:

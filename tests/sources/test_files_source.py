@@ -216,10 +216,11 @@ def test_unreadable_text(spark: Any, tmp_path: Path) -> None:
     packed = gzip.compress(os.urandom(100_000))
     (folder / "torn.json.gz").write_bytes(packed[: len(packed) // 2])
     (folder / "no.json.gz").write_bytes(b"{}")
+    (folder / "no.json.zst").write_bytes(b"{}")
     source = opened(files(folder, "id bigint", format="json"), spark, tmp_path)
     end = source.latest()
     bad = source.unreadable(spark, 0, end)
-    assert {Path(path).name for path in bad} == {"a:1.json", "torn.json.gz", "no.json.gz"}
+    assert {Path(path).name for path in bad} == {"a:1.json", "torn.json.gz", "no.json.gz", "no.json.zst"}
     assert ids(source, spark, 0, end, skip=list(bad)) == [2]
 
 
@@ -320,6 +321,10 @@ def test_row_estimates(tmp_path: Path) -> None:
     rows = b"".join(b"%d,%d\n" % (i % 7, 10**9 + i * 7919 % 10**9) for i in range(100_000))
     assert estimate("large.csv", rows) == pytest.approx(100_000, rel=0.01)
     assert estimate("large.csv.gz", gzip.compress(rows)) == pytest.approx(100_000, rel=0.1)
+    assert estimate("large.csv.zst", pa.compress(rows, "zstd", asbytes=True)) == pytest.approx(100_000, rel=0.1)
+    assert estimate("small.csv.zst", pa.compress(b"1\n2\n", "zstd", asbytes=True)) == 2
+    assert estimate("bad.csv.zst", b"no zstd") == 1
+    assert estimate("zeros.csv.zst", pa.compress(bytes(10**9), "zstd", asbytes=True)) == 1
     assert estimate("small.csv.gz", gzip.compress(b"1\n2\n")) == 2
     assert estimate("bad.csv.gz", b"no gzip") == 1
     assert estimate("line.csv", b"x" * 200_000) == 1

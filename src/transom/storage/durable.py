@@ -80,7 +80,7 @@ def reading(path: Place) -> IO[bytes]:
     return open(path, "rb") if isinstance(path, Path) else io.BytesIO(path.read_bytes())
 
 
-def opened(path: Place) -> IO[bytes]:
+def opened(path: Place) -> io.BufferedReader:
     """Open a file for reading anywhere in it; of what is in a store, only what is asked for is read.
 
     Raises:

@@ -43,6 +43,7 @@ from transom.sources.inmemory import MemorySource
 from transom.sources.schemas import position
 from transom.sources.shared import source_of
 from transom.sources.topics.source import KafkaSource
+from transom.storage.unpacking import packing
 
 logger = logging.getLogger(__name__)
 
@@ -292,7 +293,7 @@ def both(one: CutPartials, other: CutPartials) -> CutPartials:
 
 def parts_of(file: PlainFile, measures_delays: bool, piece: int | None = None) -> list[tuple[int, AnyPart]]:
     """Return the parts in which a file is read, each with its bytes, about `PART_BYTES` at most or so many."""
-    count = 1 if file.path.endswith(".gz") else max(1, -(-file.size // (piece or PART_BYTES)))
+    count = 1 if packing(file.path) else max(1, -(-file.size // (piece or PART_BYTES)))
     arrived = file.arrived if measures_delays else None
     edges: list[int | None] = [*(file.size * place // count for place in range(count)), None]
     pairs = itertools.pairwise(edges)

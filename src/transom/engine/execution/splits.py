@@ -11,7 +11,6 @@ import io
 import pickle
 import re
 import time
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -19,7 +18,6 @@ from typing import Any, Protocol, TypeAlias
 import pyarrow as pa
 
 from transom.engine.execution.compressed import compressed
-from transom.engine.execution.unpacking import opened
 from transom.engine.spark.columns import TIME
 from transom.engine.spark.counting import counted
 from transom.engine.spark.cutstats import CutStats
@@ -32,13 +30,14 @@ from transom.native.program import Judge
 from transom.native.sums import check_sums
 from transom.native.values import UncertainError
 from transom.sources.base import CORRUPT, PlainFormat
+from transom.storage.unpacking import UNPACKING_ERRORS, opened_text
 
 BLOCK = 4 << 20
 """Bytes of lines that are read together."""
 GATHERED = 1 << 20
 """Rows that are aggregated together at most."""
-_READ = re.compile(r"/[^/.]*$|\.([jJ][sS][oO][nN][lL]?|[cC][sS][vV]|tsv|ndjson|log|txt|gz|[0-9][^/.]*)$")
-"""Names of files of which it is known how Spark unpacks them: not at all, or as gzip does."""
+_READ = re.compile(r"/[^/.]*$|\.([jJ][sS][oO][nN][lL]?|[cC][sS][vV]|tsv|ndjson|log|txt|gz|zst|zstd|[0-9][^/.]*)$")
+"""Names of files of which it is known how Spark unpacks them: not at all, or from gzip or Zstandard."""
 
 
 class AnyPart(Protocol):
@@ -178,7 +177,7 @@ def of_files(asked: Asked, parts: Sequence[Part]) -> Iterator[tuple[Part, Gather
             check_file(part)
             for rows in read(part):
                 mine.take(rows, part.partition, part.arrived)
-        except (UncertainError, OSError, EOFError, zlib.error):
+        except (UncertainError, *UNPACKING_ERRORS):
             yield part, None
         else:
             yield part, mine
@@ -329,9 +328,9 @@ def _made(runner: Runner, rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def may_read(path: str) -> bool:
-    """Tell whether a file is not packed, or by gzip: of other names of files Spark may know how to unpack them.
+    """Tell whether a file is read as it is, or unpacked here: files of other names Spark may know how to unpack.
 
-    >>> [may_read(path) for path in ("/a/b.json", "/a/b", "/a/b.json.gz", "/a/b.csv", "/a/b.json.zst", "/a/b.GZ")]
+    >>> [may_read(path) for path in ("/a/b.json", "/a/b", "/a/b.json.gz", "/a/b.csv.zst", "/a/b.bz2", "/a/b.GZ")]
     [True, True, True, True, False, False]
     """
     return _READ.search(path) is not None
@@ -343,7 +342,7 @@ def lines_of(part: Part, size: int = BLOCK) -> Iterator[memoryview]:
     Raises:
         OSError, EOFError, zlib.error: It cannot be read.
     """
-    with opened(part.path) as file:
+    with opened_text(part.path) as file:
         place = _line_from(file, part.start)
         until = None if part.end is None else _line_from(file, part.end)
         if not part.whole:

@@ -15,6 +15,7 @@ from transom.sources.filesets.read import Format, checked_schema
 from transom.sources.filesets.source import FileSource
 from transom.sources.schemas import as_struct, has_session
 from transom.storage.places import place
+from transom.storage.unpacking import packing
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -52,7 +53,7 @@ def files(
             nanoseconds whole microseconds are taken. All columns are read and checked, whatever the queries use:
             whoever wants speed declares what is used.
         format: "json" (one object per line), "csv" or "parquet"; by default what the extension says. Text may
-            be gzipped (".gz"). A line is one row or, when it is anything else, one dead letter; blank lines are
+            be packed (".gz", ".zst"). A line is one row or, when it is anything else, one dead letter; blank lines are
             nothing.
         order: Order among files found together: by path, or by modification time.
         settle: Leave a file alone until it has not been modified for this long; for writers that do not
@@ -99,7 +100,7 @@ def text(
     blank lines are nothing. An empty group is null, or "" in a column of strings.
 
     Args:
-        path: As in `files`. Text may be gzipped (".gz").
+        path: As in `files`. Text may be packed (".gz", ".zst").
         regex: Java's, as in `regexp_extract`; each named group, `(?P<name>...)` or `(?<name>...)`, is a column.
         schema: Types of the columns, as a StructType or as text ("status int, at timestamp"); by default strings.
         order: As in `files`.
@@ -200,7 +201,8 @@ def _format_of(paths: Sequence[str]) -> Format:
     """
     kinds = set()
     for path in paths:
-        name = os.path.basename(path).lower().removesuffix(".gz")
+        name = os.path.basename(path).lower()
+        name = os.path.splitext(name)[0] if packing(name) else name
         kinds.add(_EXTENSIONS.get(os.path.splitext(name)[1]))
     kind = kinds.pop()
     if kinds or kind is None:

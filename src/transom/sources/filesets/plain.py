@@ -7,18 +7,17 @@ small part of what parsing costs; for a file that is not plain (also one that co
 
 from __future__ import annotations
 
-import gzip
-import zlib
+import io
 from collections.abc import Iterator
-from typing import IO
 
 import numpy as np
 
 from transom.storage.places import is_local
+from transom.storage.unpacking import UNPACKING_ERRORS, opened_text
 
 BLOCK = 4 << 20
 """Bytes that are looked at together; a file with a longer line is not plain."""
-_PACKED = (".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
+_PACKED = (".bz2", ".deflate", ".lz4", ".snappy", ".xz")
 _MARK = b"\xef\xbb\xbf"
 _SURROGATES = (b"\\ud", b"\\uD")
 _STRUCTURE = b"\n\"'{}"
@@ -27,34 +26,34 @@ _NEWLINE, _QUOTE, _SINGLE, _OPEN, _CLOSE = _STRUCTURE[0], _STRUCTURE[1], _STRUCT
 
 
 def is_plain_file(path: str) -> bool:
-    """Tell whether a file is plain JSON lines; False when it cannot be read or is packed otherwise than by gzip.
+    """Tell whether a file is plain JSON lines; False when it cannot be read, or unpacked here.
 
     What is in a store is not looked at: it would come to the driver for that, which the executors can do without.
     """
     if path.endswith(_PACKED) or not is_local(path):
         return False
     try:
-        with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
+        with opened_text(path) as file:
             return all(map(is_plain, _blocks(file)))
-    except (OSError, EOFError, zlib.error):
+    except UNPACKING_ERRORS:
         return False
 
 
 def is_utf8_file(path: str) -> bool:
-    """Tell whether a file of text is valid UTF-8; False when it cannot be read or is packed otherwise than by gzip.
+    """Tell whether a file of text is valid UTF-8; False when it cannot be read, or unpacked here.
 
     What is in a store is not looked at.
     """
     if path.endswith(_PACKED) or not is_local(path):
         return False
     try:
-        with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
+        with opened_text(path) as file:
             return all(map(_is_utf8, _blocks(file)))
-    except (OSError, EOFError, zlib.error):
+    except UNPACKING_ERRORS:
         return False
 
 
-def _blocks(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
+def _blocks(file: io.BufferedReader) -> Iterator[bytes]:
     """Yield whole lines, each with its end, about `BLOCK` bytes at a time; nothing for a line that is longer."""
     while block := file.read(BLOCK):
         while not block.endswith(b"\n"):

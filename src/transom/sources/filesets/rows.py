@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import zlib
 from typing import TypeAlias
@@ -13,10 +12,12 @@ import pyarrow.parquet as pq
 from transom.errors import SourceError
 from transom.storage.durable import opened
 from transom.storage.places import is_local, located
+from transom.storage.unpacking import UNPACKING_ERRORS, packing, unpacked
 
 SAMPLE_BYTES = 1 << 16
 _CHUNK = 1 << 20
-_ERRORS = (OSError, EOFError, zlib.error, pa.ArrowException)
+_MOST_TEXT, _LITTLE = 8 << 20, 1 << 12
+_ERRORS = (*UNPACKING_ERRORS, pa.ArrowException)
 
 Bytes: TypeAlias = int
 
@@ -70,16 +71,30 @@ def estimate_rows(path: str, size: Bytes, header: bool = False) -> int:
 def _sample(path: str, size: Bytes) -> tuple[bytes, Bytes]:
     """Return the first bytes of the text of a file, and about how many bytes the whole text has."""
     with opened(located(path)) as raw:
-        if not path.endswith(".gz"):
-            sample = raw.read(SAMPLE_BYTES)
-            return sample, max(size, len(sample)) if len(sample) == SAMPLE_BYTES else len(sample)
-        packed = raw.read(SAMPLE_BYTES)
-    decoder = zlib.decompressobj(wbits=31)
-    sample = decoder.decompress(packed, SAMPLE_BYTES)
-    used = len(packed) - len(decoder.unconsumed_tail) - len(decoder.unused_data)
-    if used >= size:
-        return sample, len(sample)
-    return sample, round(len(sample) * size / max(used, 1))
+        first = raw.read(SAMPLE_BYTES)
+    packed = packing(path)
+    if packed is None:
+        return first, max(size, len(first)) if len(first) == SAMPLE_BYTES else len(first)
+    if packed == "zstd":
+        text, used = _from_zstd(first), len(first)
+    else:
+        decoder = zlib.decompressobj(wbits=31)
+        text = decoder.decompress(first, SAMPLE_BYTES)
+        used = len(first) - len(decoder.unconsumed_tail) - len(decoder.unused_data)
+    return text[:SAMPLE_BYTES], len(text) if used >= size else round(len(text) * size / max(used, 1))
+
+
+def _from_zstd(packed: bytes) -> bytes:
+    """Return the text, at most about `_MOST_TEXT` bytes, of the first bytes of a file."""
+    text = bytearray()
+    with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
+        try:
+            while len(text) < _MOST_TEXT and (more := stream.read(_LITTLE)):
+                text += more
+        except OSError:
+            if len(packed) < SAMPLE_BYTES:
+                raise
+    return bytes(text)
 
 
 def why_unreadable(path: str, kind: str) -> str | None:
@@ -98,8 +113,8 @@ def why_unreadable(path: str, kind: str) -> str | None:
                 for _ in file.iter_batches(batch_size=1 << 16):
                     pass
             return None
-        with opened(where) as raw, gzip.open(raw) if path.endswith(".gz") else raw as text:
-            while text.read(_CHUNK) and path.endswith(".gz"):
+        with unpacked(opened(where), path) as text:
+            while text.read(_CHUNK) and packing(path):
                 pass
     except _ERRORS as error:
         return f"{type(error).__name__}: {error}"
