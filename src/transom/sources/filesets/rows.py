@@ -16,6 +16,8 @@ from transom.storage.unpacking import UNPACKING_ERRORS, packing, unpacked
 
 SAMPLE_BYTES = 1 << 16
 _CHUNK = 1 << 20
+_PACKED_BYTES = 1 << 18
+"""Those of Zstandard that are looked at: each block has up to 128 KiB of text, and is unpacked whole or not at all."""
 _MOST_TEXT, _LITTLE = 8 << 20, 1 << 12
 _ERRORS = (*UNPACKING_ERRORS, pa.ArrowException)
 
@@ -70,9 +72,9 @@ def estimate_rows(path: str, size: Bytes, header: bool = False) -> int:
 
 def _sample(path: str, size: Bytes) -> tuple[bytes, Bytes]:
     """Return the first bytes of the text of a file, and about how many bytes the whole text has."""
-    with opened(located(path)) as raw:
-        first = raw.read(SAMPLE_BYTES)
     packed = packing(path)
+    with opened(located(path)) as raw:
+        first = raw.read(_PACKED_BYTES if packed == "zstd" else SAMPLE_BYTES)
     if packed is None:
         return first, max(size, len(first)) if len(first) == SAMPLE_BYTES else len(first)
     if packed == "zstd":
@@ -92,7 +94,7 @@ def _from_zstd(packed: bytes) -> bytes:
             while len(text) < _MOST_TEXT and (more := stream.read(_LITTLE)):
                 text += more
         except OSError:
-            if len(packed) < SAMPLE_BYTES:
+            if len(packed) < _PACKED_BYTES:
                 raise
     return bytes(text)
 
