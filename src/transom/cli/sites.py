@@ -172,10 +172,9 @@ class Together:
 
         with interrupts(stop, stop_at_once):
             while not all(each.done for each in running.values()):
-                self._news.wait(0.25)
-                self._news.clear()
-                with self._lock:
-                    if self._progress:
+                if self._news.wait(0.25):
+                    self._news.clear()
+                    with self._lock:
                         self._show(self._merged())
                 if any(each.failed for each in running.values()):
                     stop()
