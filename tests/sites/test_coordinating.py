@@ -180,3 +180,21 @@ def test_plans_that_a_site_does_not_look_at_do_not_pile_up(begin) -> None:
     for _ in range(10):
         each.ask(report("a"))
     assert len(each.plans()) == 4
+
+
+def test_reports_go_over_one_connection_which_is_made_anew_when_it_breaks(begin, monkeypatch) -> None:
+    made, real = [], fl.FlightClient
+    monkeypatch.setattr(fl, "FlightClient", lambda *given, **options: made.append(1) or real(*given, **options))
+    there = begin(False)
+    site = asking("a", there, False)
+    for _ in range(3):
+        site.ask(report("a"))
+        there.look()
+    assert len(made) == 1
+    there.end()
+    with pytest.raises(SiteError, match="cannot be reached"):
+        site.ask(report("a"))
+    site.address = f"127.0.0.1:{begin(False).port}"
+    site.ask(report("a"))
+    assert len(made) == 2
+    site.end()

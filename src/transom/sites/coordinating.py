@@ -298,6 +298,8 @@ class Asking:
         """Why the coordinator refused the last report, or could not be reached; for people."""
         self._report: Report | None = None
         self._plans: deque[Plan] = deque(maxlen=KEPT)
+        self._client: Any = None
+        """The connection, while it works: to make one takes more processor time than all that is said on it."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="transom-site-reports")
 
@@ -322,6 +324,26 @@ class Asking:
         self._stopped.set()
         if self._thread.ident is not None:  # else it did not begin
             self._thread.join(2.0)
+        if not self._thread.is_alive():
+            self._disconnect()
+
+    def _connected(self) -> Any:
+        """Return the connection, anew where there is none.
+
+        Raises:
+            ArrowException: There can be none.
+        """
+        if self._client is None:
+            scheme = "grpc+tcp" if self.identity is None else "grpc+tls"
+            options = client_options(self.identity, self.name, MOST_REPORT)
+            self._client = fl.FlightClient(f"{scheme}://{self.address}", **options)
+        return self._client
+
+    def _disconnect(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            with suppress(pa.ArrowException, OSError):
+                client.close()
 
     def _run(self) -> None:
         while not self._stopped.wait(EVERY / MICROS_PER_SECOND if self._report is not None else 0.05):
@@ -339,16 +361,14 @@ class Asking:
         Raises:
             SiteError: The coordinator cannot be reached, or does not take the report.
         """
-        scheme = "grpc+tcp" if self.identity is None else "grpc+tls"
-        options = client_options(self.identity, self.name, MOST_REPORT)
         try:
-            with fl.FlightClient(f"{scheme}://{self.address}", **options) as client:
-                action = fl.Action(REPORT, json.dumps(report.to_json()).encode())
-                results = list(client.do_action(action, fl.FlightCallOptions(timeout=10.0)))
+            action = fl.Action(REPORT, json.dumps(report.to_json()).encode())
+            results = list(self._connected().do_action(action, fl.FlightCallOptions(timeout=10.0)))
             said = json.loads(results[0].body.to_pybytes())
             refused, made = said.get("refused"), said.get("plan")
             found = None if made is None else Plan.from_json(made)
         except (pa.ArrowException, OSError) as error:
+            self._disconnect()
             raise SiteError(f"The coordinator at {self.address} cannot be reached: {plain(error)}") from error
         except (*WRONG, DefinitionError) as error:
             raise SiteError(f"The coordinator at {self.address} answers what is no plan: {error}") from error
