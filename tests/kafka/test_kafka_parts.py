@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter
+from concurrent.futures import wait
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,11 +18,12 @@ from transom.errors import DefinitionError, SourceError
 from transom.kafka.client import checked_options, java_settings
 from transom.kafka.consuming import TopicRange, consumer_settings
 from transom.model.formats import Format
+from transom.model.time import ManualClock
 from transom.sources.base import Unit
 from transom.sources.topics.arrivals import MOST, Arrivals
 from transom.sources.topics.beginnings import Start, first_offsets
 from transom.sources.topics.book import Book
-from transom.sources.topics.brokers import Asking, Place
+from transom.sources.topics.brokers import OLD, Asking, Place
 from transom.sources.topics.factory import _start
 from transom.sources.topics.ranges import shares
 from transom.sources.topics.reading import Reading, patience
@@ -85,7 +87,7 @@ def test_a_question_that_takes_long_holds_up_nobody() -> None:
             raise ValueError("no")
         return len(asked)
 
-    asking = Asking(question)
+    asking = Asking(question, ManualClock(0))
     assert asking.answer(0.001) is None
     assert asking.answer(3_600) is None, "it is known to take long"
     go.set()
@@ -95,6 +97,24 @@ def test_a_question_that_takes_long_holds_up_nobody() -> None:
     with pytest.raises(ValueError, match="no"):
         asking.answer(60)
     assert asking.answer(60) == 3
+    asking.end()
+
+
+def test_an_answer_that_nobody_took_for_long_is_not_given_any_more() -> None:
+    clock, go, asked = ManualClock(0), threading.Event(), []
+
+    def question() -> int:
+        asked.append(1)
+        go.wait(60)
+        return len(asked)
+
+    asking = Asking(question, clock)
+    assert asking.answer(0.001) is None
+    go.set()
+    assert asking._pending is not None
+    wait([asking._pending], 60)
+    clock.advance(2 * OLD)
+    assert asking.answer(60) == 2, "the first one is of the time when it was asked for"
     asking.end()
 
 

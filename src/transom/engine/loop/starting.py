@@ -77,6 +77,9 @@ class Starter:
             if held or self.backpressure.hold_up(stream):
                 self.phases.waits(name, Phase.TURN, now)
                 continue
+            if self._waits_for_a_tick(stream, now, wall):
+                self.phases.waits(name, Phase.TURN, now)
+                continue
             try:
                 cut = self._next_cut(stream, now, wall, most[name])
             except SourceLostError as error:
@@ -90,6 +93,11 @@ class Starter:
                 found[name] = cut
         self.scheduler.looked(looked, now, wall - now)
         return found
+
+    def _waits_for_a_tick(self, stream: RunningStream, now: Micros, wall: Micros) -> bool:
+        """Tell whether nothing can begin whatever is there, and it was looked at what is there after the last cut."""
+        waits = stream.leaves and stream.seen.looked_from == stream.state.offset
+        return waits and self._too_early(stream.name, now, wall)
 
     def _next_cut(self, stream: RunningStream, now: Micros, wall: Micros, most: int) -> LoggedCut | None:
         """Return the next cut of a stream; after all rows, if that is asked for, one that closes all windows."""

@@ -34,6 +34,8 @@ class SeenSource:
         self._idleness = Idleness()
         self.more = False
         """Whether there were more rows than the last planned cut takes."""
+        self.looked_from: Offset | None = None
+        """Up to where it was read at the last look; None before the first one."""
         self._counted: tuple[Offset, int] | None = None
         """An offset and the rows from there on, if the last look counted them all."""
 
@@ -45,7 +47,7 @@ class SeenSource:
             max_rows: Largest piece.
             now: Wall time.
         """
-        self.at = now
+        self.at, self.looked_from = now, committed
         self._look(committed)
         latest = committed if self.away is not None else self.latest
         piece = self._source.cut(committed, max_rows) if latest != committed else None

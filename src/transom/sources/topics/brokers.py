@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from transom.errors import SourceAwayError
 from transom.kafka.client import admin, told
+from transom.model.time import MICROS_PER_SECOND, Clock, Micros
 
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
@@ -21,6 +22,8 @@ T = TypeVar("T")
 
 ANSWER = 5.0
 """Seconds in which a broker has to answer."""
+OLD: Micros = MICROS_PER_SECOND
+"""Time after which an answer that nobody took says nothing of now: whoever looks only now and then asks again."""
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -140,17 +143,20 @@ class Asking(Generic[T]):
 
     Args:
         question: Asks it.
+        clock: Real time.
     """
 
-    def __init__(self, question: Callable[[], T]) -> None:
-        self._question = question
+    def __init__(self, question: Callable[[], T], clock: Clock) -> None:
+        self._question, self._clock = question, clock
         self._wanted: queue.SimpleQueue[Future[T] | None] = queue.SimpleQueue()
         self._pending: Future[T] | None = None
         self._late = False
+        self._answered: Micros = 0
+        """When the last answer came, monotonic time."""
         threading.Thread(target=self._work, name="transom-kafka", daemon=True).start()
 
     def answer(self, patience: float) -> T | None:
-        """Return a new answer; None when there is none yet.
+        """Return a new answer; None when there is none yet. One that came too late, and was not taken since, is old.
 
         Args:
             patience: Seconds to wait for it, unless the question is known to take longer.
@@ -158,7 +164,7 @@ class Asking(Generic[T]):
         Raises:
             Exception: What the question raised.
         """
-        if self._pending is None:
+        if self._pending is None or (self._pending.done() and self._clock.monotonic() - self._answered > OLD):
             self._pending, self._late = Future(), False
             self._wanted.put(self._pending)
         done, _ = wait([self._pending], 0 if self._late else patience)
@@ -175,6 +181,10 @@ class Asking(Generic[T]):
     def _work(self) -> None:
         while (wanted := self._wanted.get()) is not None:
             try:
-                wanted.set_result(self._question())
+                answer = self._question()
             except BaseException as error:
+                self._answered = self._clock.monotonic()
                 wanted.set_exception(error)
+            else:
+                self._answered = self._clock.monotonic()
+                wanted.set_result(answer)

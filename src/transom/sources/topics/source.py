@@ -110,7 +110,7 @@ class KafkaSource:
                     error.message, "Check `servers` and `options`: the first run has to find the topics."
                 ) from None
             logger.warning("%s", error)
-        self._asking = Asking(self._look)
+        self._asking = Asking(self._look, self._time)
 
     def start(self) -> Offset:
         """Return an offset without any partition: each is then at its first offset, which is durable."""
