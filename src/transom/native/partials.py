@@ -66,12 +66,14 @@ class Grouping:
         """
         made, read = [], rows.select([name for name in rows.schema.names if name not in self.conditions])
         for number, condition in enumerate(self.conditions):
+            if condition is not None and not rows.column(condition).true_count:
+                continue  # of many conditions, few have rows in one piece
             mine = read if condition is None else read.filter(rows.column(condition))
             columns = self._grouped(mine)
             if len(self.conditions) > 1:
                 columns.insert(1, pa.repeat(pa.scalar(number, pa.int32()), len(columns[0])))
             made.append(pa.table(columns, names=self.schema.names).cast(self.schema))
-        return pa.concat_tables(made)
+        return pa.concat_tables(made) if made else self.schema.empty_table()
 
     def _grouped(self, rows: pa.RecordBatch) -> list[Any]:
         """Return the columns of the partials of rows that satisfy one condition, without its number."""
