@@ -12,7 +12,7 @@ from benchmarks.certificates import identity
 from mailing import Place, call, opening, until
 
 from transom.sites import connections, flight
-from transom.widearea.links import Frame
+from transom.widearea.links import Frame, Receipt
 from transom.widearea.messages import Opening, to_bytes
 from transom.widearea.parcels import Ack, Standing
 from transom.widearea.parcels import Place as Where
@@ -166,3 +166,25 @@ class Ended:
 
     def read_chunk(self):
         raise StopIteration
+
+
+def test_receipts_and_acks_wake_the_loop_only_while_more_waits_to_be_sent() -> None:
+    woken: list[int] = []
+    connection = connections.Connection("paris", lambda: woken.append(1))
+    ack = Ack(Standing("f", "home", "ck", Where(1, 1, 1)))
+    connection.hurry(False)
+    connection.put(Receipt(1, 10))
+    connection.put(ack)
+    assert not woken, "all was sent: they change nothing"
+    connection.hurry(True)
+    assert len(woken) == 1, "what came before that was said is looked at"
+    connection.put(Receipt(1, 20))
+    assert len(woken) == 2
+    connection.take()
+    connection.hurry(False)
+    connection.put(None)
+    assert len(woken) == 3, "the end of the connection is news"
+    connection.take()
+    for at in range(connections.WAITING):
+        connection.put(Receipt(2, at))
+    assert len(woken) > 3, "nothing more is read before they are taken"

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.widearea.made import S
 
 from transom.errors import SiteError
-from transom.widearea.links import LEAST_FRAME, MOST_FRAME, MOST_PROBE, MOST_WINDOW, Frame, LinkIn, LinkOut, Receipt
+from transom.widearea.incoming import LinkIn
+from transom.widearea.links import LEAST_FRAME, MOST_FRAME, MOST_PROBE, MOST_WINDOW, Frame, LinkOut, Receipt
 
 
 def carried(out: LinkOut, into: LinkIn, now: int) -> list[bytes]:

@@ -18,7 +18,9 @@ from transom.errors import SiteError
 from transom.model.time import MICROS_PER_SECOND, Micros, SystemClock
 from transom.sites.openings import REFUSED, refusal_bytes, refused
 from transom.sites.secured import plain
+from transom.widearea.links import Receipt
 from transom.widearea.messages import MOST_MESSAGE, Opening, from_bytes
+from transom.widearea.parcels import Ack
 from transom.widearea.topology import Site
 
 WAITING = 64
@@ -64,6 +66,7 @@ class Connection:
         """Whether Flight's thread has left it."""
         self.taken = False
         """Whether the loop knows it."""
+        self._hurries = True
 
     # ---- on the loop's thread
 
@@ -76,6 +79,12 @@ class Connection:
     def is_heard(self) -> bool:
         """Whether something has come lately: who has nothing to say says so, `ALIVE`."""
         return _CLOCK.monotonic() - self._heard < 3 * ALIVE * MICROS_PER_SECOND
+
+    def hurry(self, hurries: bool) -> None:
+        """Say whether the loop is to be woken by receipts: where all was sent they change nothing, nor do acks."""
+        begins, self._hurries = hurries and not self._hurries, hurries
+        if begins and not self._came.empty():
+            self._wake()
 
     def say(self, data: bytes) -> None:
         """Send a message, in turn."""
@@ -108,7 +117,8 @@ class Connection:
             with suppress(queue.Full):
                 self._came.put((message, at), timeout=_LOOK)
                 break
-        self._wake()
+        if self._hurries or not isinstance(message, Receipt | Ack) or self._came.qsize() > WAITING // 2:
+            self._wake()
 
     def receive(self, reader: Any) -> None:
         """Give the loop what comes, until the connection ends or makes no sense."""

@@ -172,6 +172,7 @@ class FlightMail:
             if not self._out[peer].crowded:
                 for frame in self._carrier.frames(peer, _CLOCK.monotonic()):
                     self._out[peer].say(to_bytes(frame))
+            self._out[peer].hurry(self._carrier.link(peer).full)
         for peer, answer in self._carrier.answers():
             if peer in self._in:
                 said = replace(answer, said=_CLOCK.monotonic()) if isinstance(answer, Receipt) else answer

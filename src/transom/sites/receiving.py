@@ -102,9 +102,6 @@ class Receiving:
         """Take note that all was taken that came until a moment, monotonic time."""
         for flow, source in self.sources.items():
             source.listened(now)
-            if (stream := self._loop.streams.get(self._flows[flow].arriving)) is not None:
-                receiver = self._receivers[flow]
-                receiver.cost, receiver.deadline = self._loop.scheduler.remains(stream, now)
             self._tell_who_is_missing(flow)
 
     def _tell_who_is_missing(self, flow: str) -> None:
@@ -135,7 +132,9 @@ class Receiving:
             if refusal is not None:
                 self._carrier.answer(via, refusal)
             else:
-                self._do(self._receivers[parcel.flow].received(parcel, via, now), parcel.flow)
+                receiver, stream = self._receivers[parcel.flow], self._loop.streams[self._flows[parcel.flow].arriving]
+                receiver.cost, receiver.deadline = self._loop.scheduler.remains(stream, now)
+                self._do(receiver.received(parcel, via, now), parcel.flow)
                 self._tell_losses(parcel.flow)
         self._held = None
 

@@ -160,7 +160,8 @@ class Relaying:
         self._mail.look(now)
         self.carrier.expired(now)
         self.carrier.news, self.carrier.reopened = [], []  # for senders, of which there are none
-        self._mail.look(now)
+        if self.carrier.has_to_say:
+            self._mail.look(now)
         if self.planning is not None:
             for note in self.planning.look(now, ()):
                 self._say(note)

@@ -9,6 +9,7 @@ from typing import Any
 from transom.engine.spark.cutstats import CutStats
 from transom.engine.streams.sending import CutRange, FlowSender, query_of
 from transom.engine.streams.stream import RunningStream
+from transom.model.time import Micros
 from transom.sites.flows import FlowDefinition
 from transom.widearea.bodies import to_body
 from transom.widearea.parcels import Delays, PartitionProgress, RowCounts
@@ -45,6 +46,21 @@ class Shipment:
         if self.sender.unacked:
             return f"{there} has not said that it has heard the last news of {flow!r}"
         return "" if told else f"{there} could not be told yet that {flow!r} ends"
+
+
+def news_of(stream: RunningStream, tick: int) -> Any:
+    """Return what destinations have to know of a stream besides its rows and failures, to be compared."""
+    policy = stream.definition.policy
+    lengths = [-1 if length is None else length for length in stream.seen.idle]
+    idle = [policy.idle_after is not None and length >= policy.idle_after for length in lengths]
+    passes = policy.close_on_idle is not None and min(lengths, default=-1) >= policy.close_on_idle
+    return idle, passes and tick, stream.state.watermark.injected
+
+
+def beat_of(stream: RunningStream, now: Micros) -> int | None:
+    """Return a number that changes whenever destinations have to hear of this site, even if there are no news."""
+    after = stream.definition.policy.absent_after
+    return None if after is None else now // max(1, after // 4)
 
 
 def content_of(

@@ -22,7 +22,7 @@ from transom.sites.incarnations import Incarnations
 from transom.sites.mail import Mail
 from transom.sites.planning import Planning
 from transom.sites.receiving import Most, Receiving
-from transom.sites.shipments import Shipment, content_of
+from transom.sites.shipments import Shipment, beat_of, content_of, news_of
 from transom.sites.status import EVERY, status_of, write_status
 from transom.sites.telling import told_of
 from transom.sites.waiting import Alone, Passing, Telling, patience
@@ -32,6 +32,9 @@ from transom.widearea.parcels import Ack, Parcel, Part, Reason, Refusal, Standin
 from transom.widearea.routes import Ends, Routes
 from transom.widearea.senders import Fix, Sender
 from transom.widearea.topology import INTERVALS, Site
+
+LOOK: Micros = 50_000
+"""Between two looks at what is due, where nothing comes."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,8 @@ class Shipping(Beside):
         directory: Where it is written now and then how things stand.
         planning: This site's part in planning; None where flows go straight at each tick. Given the carrier.
     """
+
+    longest = LOOK
 
     def __init__(
         self,
@@ -103,7 +108,10 @@ class Shipping(Beside):
         self._beats: dict[str, int | None] = {}
         """By flow, the last time at which it left so that this site is heard."""
         self._told: dict[str, Any] = {}
-        """By stream, what was last told of it besides its rows."""
+        """By flow, what was last told of it besides its rows."""
+        self._by_stream: list[list[Shipment]] = []
+        self._looked: dict[str, Any] = {}
+        """By stream, all that says whether its flows leave, at the last look."""
         self._alone, self._passing = Alone(), Passing()
         self._let_go: set[str] = set()
         """Flows of which all rows have arrived, and whose destination may have ended since."""
@@ -133,6 +141,8 @@ class Shipping(Beside):
                     gathered.left, [self._again(stream, gathered, each) for each in gathered.ranges.values()]
                 )
                 self.shipments[flow] = Shipment(self.flows[flow], stream, gathered, sender)
+        mine = [[each for each in self.shipments.values() if each.stream is one] for one in loop.streams.values()]
+        self._by_stream = [shipments for shipments in mine if shipments]
         self.carrier.leaving = lambda: [shipment.sender.standing for shipment in self.shipments.values()]
         self.receiving.begin(loop, self._check)
         flows = told_of(self.flows.values(), loop.streams)
@@ -158,15 +168,16 @@ class Shipping(Beside):
         self.carrier.expired(now)
         self.receiving.expired(now)
         self._take(now)
-        for shipment in self.shipments.values():
-            self._depart(shipment)
+        for shipments in self._by_stream:
+            self._depart(shipments, now)
         senders = [shipment.sender for shipment in self.shipments.values()]
         while orders := self.carrier.dispatch(senders, now):
             self._fix(orders)
         self._take(now)  # what this site owes itself
         self._give_up(now)
         self.receiving.listened(now)
-        self._mail.look(now)
+        if self.carrier.has_to_say:
+            self._mail.look(now)
         if self.planning is not None:
             for note in self.planning.look(now, self.shipments):
                 self._journal.note(note)
@@ -234,17 +245,28 @@ class Shipping(Beside):
 
     # ---- what leaves
 
-    def _depart(self, shipment: Shipment) -> None:
+    def _depart(self, shipments: Sequence[Shipment], now: Micros) -> None:
+        """Look whether flows of one stream leave; not if nothing has happened since the last look."""
+        stream = shipments[0].stream
+        assert stream.definition.leaving is not None
+        tick = stream.definition.leaving.ticks.number(self._clock.now())
+        news, ends = news_of(stream, tick), self._ends(stream)
+        failures = tuple(name for name, query in stream.state.queries.items() if query.failure is not None)
+        looked = tick, shipments[0].gathered.committed, news, failures, ends, beat_of(stream, now)
+        if ends or looked != self._looked.get(stream.name):
+            self._looked[stream.name] = looked
+            for shipment in shipments:
+                self._depart_one(shipment, tick, (news, shipment.failure), ends, now)
+
+    def _depart_one(self, shipment: Shipment, tick: int, news: Any, ends: bool, now: Micros) -> None:
         """Tell the sender of a flow what was committed, and that its interval has ended once that is so."""
         stream, sender, flow = shipment.stream, shipment.sender, shipment.flow.name
         if shipment.gathered.committed > sender.gathered:
             sender.committed(shipment.gathered.committed)
-        assert stream.definition.leaving is not None
-        tick = stream.definition.leaving.ticks.number(self._clock.now())
-        if (news := self._news(shipment, tick)) != self._told.get(flow):
+        if news != self._told.get(flow):
             self._told[flow] = news
             sender.progressed()
-        if self._ends(stream):
+        if ends:
             sender.ends(tick)
             return
         sender.goes_on()
@@ -252,7 +274,7 @@ class Shipping(Beside):
         if due is not None:
             under_way = self._loop.cuts.logged.get(stream.name) if stream.name in self._loop.cuts.busy else None
             self._awaited[flow] = due, 0 if under_way is None else under_way.number
-        beat = self._beat(stream)
+        beat = beat_of(stream, now)
         if flow in self._awaited and beat != self._beats.get(flow):  # whoever computes for long is there, too
             self._beats[flow], self._awaited[flow] = beat, (self._awaited[flow][0], 0)
             sender.progressed()
@@ -260,11 +282,6 @@ class Shipping(Beside):
             sender.departs(due := self._awaited.pop(flow)[0])
             if self.planning is not None:
                 self.planning.departs(flow, due)
-
-    def _beat(self, stream: RunningStream) -> int | None:
-        """Return a number that changes whenever a destination has to hear of this site, even if there are no news."""
-        after = stream.definition.policy.absent_after
-        return None if after is None else self._clock.monotonic() // max(1, after // 4)
 
     def _due(self, flow: str, tick: int) -> int | None:
         """Return the last tick since the last look on which an interval of a flow ended; None where none did."""
@@ -280,14 +297,6 @@ class Shipping(Beside):
     def _ends(self, stream: RunningStream) -> bool:
         """Tell whether this run reads no more of a stream."""
         return self._once and stream.name not in self._loop.cuts.busy and stream.ended()
-
-    def _news(self, shipment: Shipment, tick: int) -> Any:
-        """Return what the destination has to know of a stream besides its rows, to be compared."""
-        stream, policy = shipment.stream, shipment.stream.definition.policy
-        lengths = [-1 if length is None else length for length in stream.seen.idle]
-        idle = [policy.idle_after is not None and length >= policy.idle_after for length in lengths]
-        passes = policy.close_on_idle is not None and min(lengths, default=-1) >= policy.close_on_idle
-        return idle, passes and tick, stream.state.watermark.injected, shipment.failure
 
     def _fix(self, orders: Sequence[Fix]) -> None:
         """Fix ranges of cuts in the log, all with one sync, and make parcels of them."""

@@ -8,13 +8,15 @@ refusals come back on the same one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeAlias
 
 from transom.model.time import MICROS_PER_SECOND, Micros
 from transom.widearea.belief import Belief
-from transom.widearea.links import PROBE, Frame, LinkIn, LinkOut, Receipt
+from transom.widearea.incoming import LinkIn
+from transom.widearea.links import PROBE, Frame, LinkOut, Receipt
 from transom.widearea.messages import Abandon, Down, Opened, Opening, Unreadable, Up
+from transom.widearea.neighbours import Neighbour
 from transom.widearea.packing import Packing, PlainPacking
 from transom.widearea.parcels import Ack, FlowName, Parcel, Reason, Refusal, Standing
 from transom.widearea.relays import Action as RelayAction
@@ -35,27 +37,6 @@ SIZES = 10_000
 
 Judge: TypeAlias = Callable[[Site, FlowName], "tuple[Reason, str] | None"]
 """Returns why a flow is not taken from a neighbour, with what is wrong, for people; None if it is taken."""
-
-
-class _Neighbour:
-    """Both directions between this site and another one."""
-
-    def __init__(self, rate: float, packing: Packing) -> None:
-        self.out, self.into, self.packing = LinkOut(rate), LinkIn(), packing
-        self.up = False
-        """Whether parcels can be sent."""
-        self.missed: Micros | None = None
-        """Since when something would go there and cannot."""
-        self.boot = ""
-        """Of its process, as the receiving end."""
-        self.sender_boot = ""
-        """Of its process, as the sending end."""
-        self.refused: dict[FlowName, tuple[Reason, str]] = {}
-        """Flows that are not taken from it."""
-        self.parcels: dict[int, Parcel] = {}
-        """What is queued, by number."""
-        self.due: dict[FlowName, Micros] = {}
-        """Of the last parcel of each flow: none of them overtakes another one."""
 
 
 class Carrier:
@@ -108,7 +89,7 @@ class Carrier:
         """Parcels of which a source site is known to have said something else, by flow and neighbour; to be taken from
         here."""
         self._packing = packing
-        self._neighbours = {name: _Neighbour(rate, packing(name)) for name, rate in rates.items() if name != site}
+        self._neighbours = {name: Neighbour(rate, packing(name)) for name, rate in rates.items() if name != site}
         self._remaining: dict[FlowName, Micros] = {}
         """What remains of a flow's way from here until its results are out, as the last ack told."""
         self._answers: list[tuple[Site, Down]] = []
@@ -123,10 +104,10 @@ class Carrier:
         """Return the sending end of the link to a neighbour."""
         return self._neighbours[peer].out
 
-    def _of(self, peer: Site) -> _Neighbour:
+    def _of(self, peer: Site) -> Neighbour:
         """Return a site as a neighbour; one to which no link is stated may connect, and be connected with, too."""
         if peer not in self._neighbours:
-            self._neighbours[peer] = _Neighbour(0.0, self._packing(peer))
+            self._neighbours[peer] = Neighbour(0.0, self._packing(peer))
         return self._neighbours[peer]
 
     # What goes out
@@ -192,6 +173,11 @@ class Carrier:
         each = self._neighbours[peer]
         return each.out.frames(now) if each.up else []
 
+    @property
+    def has_to_say(self) -> bool:
+        """Whether there may be something to send, or to answer."""
+        return bool(self._answers) or any(each.up and each.out.full for each in self._neighbours.values())
+
     def silent(self, now: Micros) -> list[Site]:
         """Return the neighbours that have not answered for so long that the connection to them is to be closed."""
         return [
@@ -200,7 +186,7 @@ class Carrier:
             if each.up and each.out.under_way and now - each.out.heard > self.silence
         ]
 
-    def dispatch(self, senders: Iterable[Sender], now: Micros) -> list[Fix]:
+    def dispatch(self, senders: Collection[Sender], now: Micros) -> list[Fix]:
         """Give out what waits in the site's senders, and return the orders to fix what is due and has room.
 
         Args:
@@ -209,8 +195,9 @@ class Carrier:
             now: Monotonic time.
         """
         orders, there = [], {self.site, *self.open}
-        for sender in sorted(senders, key=self._rank):
-            for parcel, tries in sender.waiting(now, there):
+        waiting = {sender: sender.waiting(now, there) for sender in senders}
+        for sender in sorted((each for each in senders if waiting[each] or each.due is not None), key=self._rank):
+            for parcel, tries in waiting[sender]:
                 via = self._way(parcel.flow, parcel.tick, tries, now)
                 if via is not None:
                     sender.prediction = self.routes.prediction(parcel.flow, parcel.tick)
@@ -386,7 +373,7 @@ class Carrier:
                 ):
                     self._abandon(each, number)
 
-    def _abandon(self, each: _Neighbour, number: int) -> None:
+    def _abandon(self, each: Neighbour, number: int) -> None:
         """Send no more of a parcel that the destination has got another way, unless it is on its way already."""
         if number not in each.out.begun:
             each.out.abandon(number)

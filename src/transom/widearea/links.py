@@ -1,16 +1,16 @@
-"""Both ends of a link: parcels as frames, several under way at once, the one with the least slack first.
+"""The sending end of a link: parcels as frames, several under way at once, the one with the least slack first.
 
 A link may be thin, and TCP and queues of the system can hold a minute of it. So little is given to them: what is not
 received yet is at most a quarter of a second of the link's rate, or two frames. Receipts tell what has come and when,
-and so the rate. When a connection breaks the receiving end keeps what it has of unfinished parcels, and the next
-connection goes on behind the last received byte.
+and so the rate. When a connection breaks the receiving end (`incoming.py`) keeps what it has of unfinished parcels, and
+the next connection goes on behind the last received byte.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import NamedTuple
@@ -32,8 +32,6 @@ SAMPLE: Micros = 100_000
 """Rates are measured over that long at least."""
 LONGEST_FRAME: Micros = 60_000_000
 """A frame that took longer, as the other end says, tells no more: every rate is some bytes per second."""
-MOST_PARCEL = 1 << 30
-"""The largest parcel that is taken, bytes."""
 USED: Micros = 10_000_000
 """For people it is said how much a link has carried in so long."""
 PROBE = b"\0"
@@ -44,11 +42,9 @@ PROBE_TIME: Micros = 600_000
 """A probe keeps the link busy for so long: what may be under way, and some measures."""
 MOST_PROBE = 8 << 20
 """Bytes of a probe, which is in the memory of both ends: a link that is very fast is measured by several."""
-MOST_OPEN = 64
-"""Unfinished parcels that the receiving end keeps."""
 NEVER: Micros = 1 << 62
 """Due after everything else."""
-_REMEDY = "Both sites need the same version of the protocol; if they have it, something between them changes bytes."
+REMEDY = "Both sites need the same version of the protocol; if they have it, something between them changes bytes."
 
 
 @dataclass(frozen=True)
@@ -146,6 +142,11 @@ class LinkOut:
         """Parcels of which no byte has left yet."""
         return sum(1 for each in self._queue.values() if not each.given and not each.probe)
 
+    @property
+    def full(self) -> bool:
+        """Whether bytes of parcels wait that were not given to the connection."""
+        return any(each.given < len(each.data) for each in self._queue.values())
+
     def waits_before(self, due: Micros) -> bool:
         """Tell whether a parcel of which no byte has left yet is due by then: what is due later would only wait."""
         return any(not each.given and not each.probe and each.due <= due for each in self._queue.values())
@@ -231,7 +232,7 @@ class LinkOut:
     def frames(self, now: Micros) -> list[Frame]:
         """Return the frames that may be given to the connection now."""
         found: list[Frame] = []
-        if all(each.given == len(each.data) for each in self._queue.values()):
+        if not self.full:
             self._full = False
             return found
         under_way, size, window = self.under_way, self.frame, self.window
@@ -246,7 +247,7 @@ class LinkOut:
                 each.given = upto
                 under_way += len(payload)
                 self._on_way.append(_OnWay(each.number, each.given, len(payload), now, behind or len(found) > 1))
-        self._full = any(each.given < len(each.data) for each in self._queue.values())
+        self._full = self.full
         return found
 
     def receipt(self, receipt: Receipt, now: Micros) -> bool:
@@ -260,7 +261,7 @@ class LinkOut:
         if each is None:
             return False  # abandoned
         if not each.received <= receipt.received <= each.given:
-            raise SiteError(f"A receipt tells of {receipt.received} bytes of a parcel, of {each.given}.", _REMEDY)
+            raise SiteError(f"A receipt tells of {receipt.received} bytes of a parcel, of {each.given}.", REMEDY)
         self._note_carried(receipt.received - each.received, now)
         each.received, self.heard = receipt.received, now
         if each.received == len(each.data):
@@ -316,85 +317,3 @@ class LinkOut:
         self._on_way.clear()
         self._returning = Returning()
         return done
-
-
-class LinkIn:
-    """The receiving end of a link: makes parcels of frames; outlives its connections.
-
-    Args:
-        most_parcel: The largest parcel that is taken, bytes.
-        most_bytes: Of all unfinished ones together.
-        most_open: Of unfinished ones.
-    """
-
-    def __init__(
-        self, most_parcel: int = MOST_PARCEL, most_bytes: int = MOST_PARCEL, most_open: int = MOST_OPEN
-    ) -> None:
-        self.most_parcel, self.most_bytes, self.most_open = most_parcel, most_bytes, most_open
-        self._open: dict[int, tuple[int, bytearray]] = {}
-        self._done: dict[int, int] = {}
-        """Sizes of the last parcels that were received as a whole: their receipts may be lost."""
-
-    @property
-    def received(self) -> dict[int, int]:
-        """What there is of each parcel, for the opening of a connection."""
-        return {**self._done, **{number: len(data) for number, (_, data) in self._open.items()}}
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of unfinished parcels."""
-        return sum(len(data) for _, data in self._open.values())
-
-    def frame(self, frame: Frame, at: Micros) -> tuple[Receipt, bytes | None]:
-        """Take a frame; return the receipt, and the parcel when all of it is there.
-
-        Args:
-            frame: What came.
-            at: When it did, by any clock that is not set.
-
-        Raises:
-            SiteError: It is damaged, larger than it may be, or does not go on where the last one ended; the connection
-                has to be closed.
-        """
-        if frame.total > self.most_parcel or frame.total <= 0:
-            raise SiteError(
-                f"A parcel declares {frame.total} bytes, where 1 to {self.most_parcel} are allowed.",
-                "Send more often, or allow more.",
-            )
-        if zlib.crc32(frame.payload) != frame.crc:
-            raise SiteError("A frame has a wrong checksum.", _REMEDY)
-        total, data = self._open.get(frame.number, (frame.total, bytearray()))
-        if frame.number in self._done or total != frame.total or frame.offset != len(data) or not frame.payload:
-            raise SiteError(
-                f"A frame of parcel {frame.number} is at byte {frame.offset}, where {len(data)} have come.", _REMEDY
-            )
-        if len(data) + len(frame.payload) > total:
-            raise SiteError(f"A parcel of {total} bytes goes on behind its end.", _REMEDY)
-        if frame.number not in self._open:
-            if len(self._open) >= self.most_open:
-                raise SiteError(f"More than {self.most_open} parcels are under way at once.", _REMEDY)
-            self._open[frame.number] = (total, data)
-        if self.nbytes + len(frame.payload) > self.most_bytes:
-            raise SiteError(f"Unfinished parcels take more than {self.most_bytes} bytes.", "Send more often.")
-        data += frame.payload
-        receipt = Receipt(frame.number, len(data), at, at)
-        if len(data) < total:
-            return receipt, None
-        del self._open[frame.number]
-        self._done[frame.number] = total
-        while len(self._done) > self.most_open:
-            del self._done[next(iter(self._done))]
-        return receipt, bytes(data)
-
-    def unread(self, number: int) -> None:
-        """Forget that a parcel was received: it could not be read."""
-        self._done.pop(number, None)
-
-    def abandon(self, number: int) -> None:
-        """Forget an unfinished parcel."""
-        self._open.pop(number, None)
-
-    def keep_only(self, numbers: Iterable[int]) -> None:
-        """Forget what the sending end does not have any more."""
-        kept = set(numbers)
-        self._open = {number: each for number, each in self._open.items() if number in kept}

@@ -258,15 +258,17 @@ class Sender:
         rests = self.refusal is not None
         if not self._sent or self._is_behind:
             return []
-        acked = self.acked
-        found = []
+        due: list[_Sent] = []
         for place, each in enumerate(self._sent[:1] if rests else self._sent):
             lost = there is not None and each.via not in there and not rests
             wait = min(each.wait, self._patience) if lost else each.wait
             if (each.via is None and not rests) or (place < AGAIN and now - each.at >= wait):
-                part = replace(each.parcel.part, acked=acked)
-                found.append((replace(each.parcel, parts=(part,)), each.tries))
-        return found
+                due.append(each)
+        if not due:
+            return []
+        acked = self.acked
+        told = [replace(each.parcel, parts=(replace(each.parcel.part, acked=acked),)) for each in due]
+        return [(parcel, each.tries) for parcel, each in zip(told, due, strict=True)]
 
     @property
     def _is_behind(self) -> bool:

@@ -31,6 +31,9 @@ from transom.model.time import Micros
 class Beside:
     """What goes on beside the streams of a loop, on its thread; of this class itself nothing."""
 
+    longest: Micros | None = None
+    """It is looked at this often at least; None where nothing is to be done unless it wakes the loop."""
+
     def begin(self, loop: Loop) -> None:
         """Begin, after the streams were recovered and before any cut starts."""
 
@@ -146,6 +149,8 @@ class Loop:
         poll, busy = self.poll, self.cuts.busy
         if busy and all(name in busy for name in self.streams):
             poll = max(poll, PROGRESS_EVERY)
+        if self.beside.longest is not None:
+            poll = min(poll, self.beside.longest)
         self.wakeups.wait(poll, busy=self.ending.something_runs)
 
     def let_go(self) -> None:

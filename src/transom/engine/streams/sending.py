@@ -128,8 +128,8 @@ class FlowSender:
             stats: Counts of its rows.
             arrived: When the newest of them arrived.
         """
-        self._add(self._store, partials)
-        self._weigh()
+        if self._add(self._store, partials):
+            self._weigh()
         self.committed = cut
         self._stats += stats
         self._arrived = max((at for at in (self._arrived, arrived) if at is not None), default=None)
@@ -146,10 +146,15 @@ class FlowSender:
             self._add(store, [table])
         return store_table(store, self.origin)
 
-    def _add(self, store: PaneStore, partials: Sequence[PartialTable]) -> None:
+    def _add(self, store: PaneStore, partials: Sequence[PartialTable]) -> int:
+        """Merge what the flow needs of partials into a store; return of how many rows."""
+        rows = 0
         for table, names in taken_from(self.origin, self._names, partials):
             mine = table.of_condition(self.origin.condition)
-            store.add(mine.panes(), mine.table, mine.states(names, store.primitives))
+            if mine.table.num_rows:  # many flows of a stream have no rows at a site
+                store.add(mine.panes(), mine.table, mine.states(names, store.primitives))
+                rows += mine.table.num_rows
+        return rows
 
     def fix(self, upto: int, tick: int) -> CutRange:
         """Return the cuts after the last range as a range; the log has a record of it.
@@ -167,7 +172,7 @@ class FlowSender:
                 "are committed.",
                 CORRUPT_REMEDY,
             )
-        table = store_table(self._store, self.origin)
+        table = store_table(self._store, self.origin) if len(self._store) else self._nothing
         made = CutRange(self.left, upto, tick, self._stats, self._arrived, table)
         self._store.clear()
         self._store.compact()
@@ -180,6 +185,11 @@ class FlowSender:
     def newest(self) -> tuple[Micros | None, ...]:
         """The largest event time of each source partition, over all committed cuts."""
         return self._stats.newest
+
+    @cached_property
+    def _nothing(self) -> pa.Table:
+        """Partials of no rows."""
+        return store_table(PaneStore(self._store.grid, self._store.keys.schema, self._store.primitives), self.origin)
 
     def arrived_up_to(self, cut: int) -> bool:
         """Forget the ranges up to a cut, which have arrived; return whether there were any."""
@@ -195,9 +205,8 @@ class FlowSender:
         Raises:
             JobChangedError: Values of a former type are not exactly values of now.
         """
-        now = store_table(PaneStore(self._store.grid, self._store.keys.schema, self._store.primitives), self.origin)
         held = {field.name: field.type for field in table.schema}
-        same = held == {field.name: field.type for field in now.schema}
+        same = held == {field.name: field.type for field in self._nothing.schema}
         return table if same else self.merged([PartialTable.of(table)])
 
     # ---- snapshot
