@@ -5,9 +5,9 @@ two cores do. Part `planned` runs it, for the mean and for the 0.99 quantile, an
 Spark at the rate that is planned for the mean. Part `rules` looks for the largest rate that is really within the limit,
 in steps of 4 %, for rules of thumb, for Transom's defaults, and for what was planned.
 Part `machines` needs no quiet machine: in virtual time it looks for the smallest number of executors that really keeps
-a limit, for random jobs whose costs are known, and tells how often the planned number is right to within one. Whether
-a number keeps it is seen in runs with other phases of arrivals and windows each, until their mean latency is known well
-enough to tell. `--jobs FIRST LAST` takes other random jobs than those from 0 on.
+a limit if all costs are higher by the margin, for random jobs whose costs are known, and tells how often the planned
+number is right to within one. Whether a number keeps it is seen in runs with other phases of arrivals and windows each,
+until their mean latency is known well enough to tell. `--jobs FIRST LAST` takes other random jobs than those from 0 on.
 """
 
 from __future__ import annotations
@@ -246,6 +246,7 @@ def of_executors(cores: int, executors: int) -> Machine:
 def numbers(run: Run, session: SparkSession, truth: Truth, cores: int) -> Numbers:
     """Return the numbers of a job."""
     goal = Goal(truth.rates, truth.limits, None)
+    dearer = replace(truth, profile=truth.profile.dearer(1 + goal.margin))
     searches, kept = dict[int, Search](), dict[int, bool]()
 
     def on(executors: int) -> Search:
@@ -262,9 +263,9 @@ def numbers(run: Run, session: SparkSession, truth: Truth, cores: int) -> Number
             while not decided(ratios):
                 phases = random.Random(f"{executors} {len(ratios)}")
                 seen = play(
-                    session, run.fresh("virtual"), truth, executors * cores, SECONDS, tuning, executors, phases=phases
+                    session, run.fresh("virtual"), dearer, executors * cores, SECONDS, tuning, executors, phases=phases
                 )
-                ratios.append(max(seen.mean(name) / (1 - goal.margin) / limit for name, limit in truth.limits.items()))
+                ratios.append(max(seen.mean(name) / limit for name, limit in truth.limits.items()))
             kept[executors] = fmean(ratios) <= 1
         return kept[executors]
 

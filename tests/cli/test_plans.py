@@ -59,7 +59,8 @@ def test_the_smallest_machine_is_printed_with_its_settings_and_phases(plan: Call
     shown = plan("--rate", 20_000, "--within", "5s", "--quantile", 0.9)
     assert shown.exit_code == 0, shown.output
     assert "0.9 of the results within 5 s: 1 core suffices." in shown.output
-    for part in ("Largest rate within the limit: s ", "What binds: ", "trigger", "consolidate", "% of the limit free"):
+    dearer = "if all costs 10 % more than was measured"
+    for part in ("Largest rate within the limit: s ", "What binds: ", "trigger", "consolidate", dearer):
         assert part in shown.output
 
 
@@ -69,7 +70,7 @@ def test_programs_get_the_same_as_json(plan: Callable[..., Any]) -> None:
     assert found["kept"]
     assert (found["unit"], found["cores"]) == ("core", found["number"])
     assert set(found["tuning"]["streams"]) == {"s"}
-    assert found["latencies"]["s"] <= 0.9 * 5
+    assert found["latencies"]["s"] < found["latencies_with_margin"]["s"] <= 5
 
 
 def test_the_limit_is_the_one_of_the_queries_if_none_is_given(plan: Callable[..., Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,8 +12,10 @@ from hypothesis import strategies as st
 from tests.planning.profiles import costs_of_streams, profile, stream
 
 from transom.errors import DefinitionError
+from transom.model.phases import Phase
 from transom.planning.keys import KeyCurve
 from transom.planning.moments import Residuals
+from transom.planning.phases import CUT
 from transom.planning.profile import PhaseCost, Profile
 
 
@@ -20,6 +23,17 @@ from transom.planning.profile import PhaseCost, Profile
 def test_a_profile_is_the_same_after_json(one):
     known = profile(a=one, b=stream(after="a", residuals=Residuals((0.5, -1.0))))
     assert Profile.from_json(known.to_json(), "p.json") == known
+
+
+def test_all_costs_are_higher_but_what_is_no_cost_is_not():
+    known = profile(s=stream())
+    dearer = known.dearer(1.5).streams["s"]
+    assert dearer.cost(Phase.LOOK) == known.streams["s"].cost(Phase.LOOK)
+    assert replace(dearer, costs=known.streams["s"].costs) == known.streams["s"]
+    for phase in CUT:
+        before, after = known.streams["s"].cost(phase), dearer.cost(phase)
+        assert after.mean(1_000) == pytest.approx(1.5 * before.mean(1_000))
+        assert after.scv == before.scv
 
 
 def changed(path: list, value) -> str:

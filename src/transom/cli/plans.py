@@ -184,16 +184,17 @@ def machines_of(known: Profile, cores: int | None, executors: int | None) -> tup
 
 
 def binding(plan: Plan) -> str:
-    """Return what keeps the latency from being less, in words."""
-    expected = plan.choice.prediction
+    """Return what keeps the latency from being less, in words; of a limit that is not kept, with the margin."""
+    expected, margin = (plan.choice.prediction, 0.0) if plan.kept else (plan.choice.careful, plan.goal.margin)
+    if_dearer = f", if all costs {100 * margin:.0f} % more than was measured" if margin else ""
     if not expected.keeps_up or expected.loads["cores"] >= BUSY:
         loads = expected.loads
         name = "cores" if loads["cores"] >= BUSY else max(loads, key=lambda each: loads[each])
-        return f"{WORDS_OF_LOADS[name]} would be busy {100 * loads[name]:.0f} % of the time"
-    worst = max(plan.choice.latencies, key=lambda name: plan.choice.latencies[name] / plan.goal.limits[name])
+        return f"{WORDS_OF_LOADS[name]} would be busy {100 * loads[name]:.0f} % of the time{if_dearer}"
+    worst = max(plan.goal.limits, key=lambda name: plan.choice.longest[name] / plan.goal.limits[name])
     phases = expected.streams[worst].phases
     phase = max(phases, key=lambda each: phases[each].mean)
-    return f"the longest phase of {worst} is {phase} ({WORDS[phase]}), {_ms(phases[phase].mean)} on average"
+    return f"the longest phase of {worst} is {phase} ({WORDS[phase]}), {_ms(phases[phase].mean)} on average{if_dearer}"
 
 
 def nearest(plan: Plan) -> str:
@@ -244,6 +245,7 @@ def to_json(known: Profile, plan: Plan, unit: str) -> dict[str, Any]:
         "margin": plan.goal.margin,
         "tuning": plan.choice.tuning.to_json(),
         "latencies": {name: _finite(value) for name, value in plan.choice.latencies.items()},
+        "latencies_with_margin": {name: _finite(value) for name, value in plan.choice.longest.items()},
         "phases": {
             name: {str(phase): _finite(time.mean) for phase, time in stream.phases.items()}
             for name, stream in plan.choice.prediction.streams.items()
@@ -280,9 +282,12 @@ def shown_plan(known: Profile, plan: Plan, unit: str) -> RenderableType:
         _phases(plan),
     ]
     for name, latency in plan.choice.latencies.items():
-        free = 1 - latency / goal.limits[name]
+        longer = plan.choice.longest[name]
         lines.append(
-            Text(f"{name}: {goal.share:.4g} within {_seconds(latency)}; {100 * free:.0f} % of the limit free.")
+            Text(
+                f"{name}: {goal.share:.4g} within {_seconds(latency)}, and within {_seconds(longer)} if all costs "
+                f"{100 * goal.margin:.0f} % more than was measured."
+            )
         )
     return Group(*lines, *[Text(note, style="dim") for note in notes(known, plan)])
 

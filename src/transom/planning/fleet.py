@@ -16,7 +16,7 @@ SPARE = 1.5
 """Those that are left do so many times the rates, so that none come and go with what is known of costs."""
 
 Ratio: TypeAlias = Callable[[int, float], float]
-"""Returns the latency over the limit, less the margin, with so many executors at so many times the rates."""
+"""Returns the latency over the limit, with the margin, with so many executors at so many times the rates."""
 
 
 @dataclass(frozen=True)

@@ -186,6 +186,19 @@ class Profile:
                 seen.add(before)
                 before = self.streams[before].after
 
+    def dearer(self, factor: float) -> Profile:
+        """Return the same where all costs are so many times as high; sources are looked at as often."""
+
+        def costs(stream: StreamProfile) -> dict[Phase, PhaseCost]:
+            return {
+                phase: cost
+                if phase is Phase.LOOK
+                else replace(cost, fixed=factor * cost.fixed, each=factor * cost.each)
+                for phase, cost in stream.costs.items()
+            }
+
+        return replace(self, streams={name: replace(each, costs=costs(each)) for name, each in self.streams.items()})
+
     def chain(self, name: str) -> list[str]:
         """Return a stream, the one whose results it reads, and so on to the one that reads a source."""
         before = self.streams[name].after

@@ -4,6 +4,9 @@ Whole numbers (jobs at once, tasks of a cut) are enumerated, the trigger is mini
 The trigger of each stream is the same share of its limit, so that the least margin over the streams is largest. What is
 bound to be worse than what was found already is given up before the streams' waits for each other have settled.
 
+A limit is kept if it is with all costs higher by a margin than they were measured. A margin of the latency would be
+worth nothing where cores are full: there a hundredth of the costs is a tenth of the latency, and more.
+
 The largest rate that a machine does within the limit is that of settings which keep it: by false position, as the
 limit over the latency falls nearly on a line where queues decide. Then all others are asked once whether they do more,
 and one that does goes on from there. So each is looked at about once for a machine, and not once for each rate.
@@ -12,8 +15,9 @@ and one that does goes on from there. So each is looked at about once for a mach
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 
 from transom.errors import DefinitionError
@@ -60,7 +64,7 @@ class Goal:
     share: float | None = 0.99
     """Share of the results that must be within it; None for their mean."""
     margin: float = 0.1
-    """Share of the limit that is kept free."""
+    """Part by which all costs may be higher than they were measured."""
 
     def __post_init__(self) -> None:
         for what, values in (("rate", self.rates), ("limit", self.limits)):
@@ -102,11 +106,38 @@ class Choice:
     """Settings, and what to expect with them."""
 
     tuning: Tuning
-    prediction: Prediction
-    latencies: Mapping[str, float]
-    """Of each stream with a limit, the mean or quantile that was asked for, seconds."""
-    ratio: float
-    """The largest latency over its limit less the margin; up to 1 it is kept."""
+    limits: Mapping[str, float]
+    """Of each stream that has one, seconds."""
+    careful: Prediction
+    """If all costs are higher by the margin."""
+    longest: Mapping[str, float]
+    """Of each stream with a limit, the mean or quantile that was asked for, seconds, if costs are."""
+    expect: Callable[[], tuple[Prediction, Mapping[str, float]]] = field(repr=False, compare=False)
+    """Returns the same if costs are as they were measured."""
+
+    @cached_property
+    def _expected(self) -> tuple[Prediction, Mapping[str, float]]:
+        return self.expect()
+
+    @property
+    def prediction(self) -> Prediction:
+        """What to expect if costs are as they were measured; found when it is asked for."""
+        return self._expected[0]
+
+    @property
+    def latencies(self) -> Mapping[str, float]:
+        """Of each stream with a limit, the mean or quantile to expect then, seconds."""
+        return self._expected[1]
+
+    @cached_property
+    def ratio(self) -> float:
+        """The largest latency over its limit if costs are higher by the margin; up to 1 it is kept."""
+        return max(self.longest[name] / limit for name, limit in self.limits.items())
+
+    @property
+    def expected_ratio(self) -> float:
+        """The largest latency over its limit if costs are as they were measured."""
+        return max(self.latencies[name] / limit for name, limit in self.limits.items())
 
     @property
     def kept(self) -> bool:
@@ -147,6 +178,8 @@ class Search:
 
     def __init__(self, profile: Profile, machine: Machine, settable: Settable | None = None) -> None:
         self.profile, self.machine, self.settable = profile, machine, settable or Settable()
+        self._with: dict[float, tuple[Profile, Machine]] = {}
+        """The same with costs that are higher by a margin."""
         self._known: dict[Hashable, Choice] = {}
         """What was looked at: searches for a trigger, and for a rate, come back to the same settings."""
         self._seen: dict[Hashable, Choice] = {}
@@ -155,8 +188,14 @@ class Search:
         """All that is tried, what was best last time first."""
 
     def best(self, goal: Goal) -> Choice:
-        """Return the settings with the least ratio of latency to limit."""
-        return min((choice for _, choice in self._tried(goal)), key=lambda each: each.ratio)
+        """Return the settings with the least ratio of latency to limit.
+
+        Where none keep up if costs are higher by the margin, those that are best without it.
+        """
+        found = min((choice for _, choice in self._tried(goal)), key=lambda each: each.ratio)
+        if goal.margin and not math.isfinite(found.ratio):
+            return self.with_settings(goal, self.best(replace(goal, margin=0.0)).tuning)
+        return found
 
     def checked(self, goal: Goal) -> Choice:
         """Return the settings with the least ratio event by event where streams share the cores; see `events`.
@@ -169,16 +208,24 @@ class Search:
         for division, choice in sorted(self._tried(goal), key=lambda each: each[1].ratio):
             found.setdefault((division.slots, division.tasks), choice)
         played = [self.seen(goal, choice.tuning) for choice in list(found.values())[:PLAYED]]
-        return min(played, key=lambda each: each.ratio)
+        best = min(played, key=lambda each: each.ratio)
+        return best if math.isfinite(best.ratio) else self.seen(goal, self.best(goal).tuning)
 
     def seen(self, goal: Goal, tuning: Tuning) -> Choice:
         """Return what comes of some settings, event by event where streams share the cores; see `events`."""
         key = self._key(goal, tuning)
         if key not in self._seen:
-            said = self.with_settings(goal, tuning)
-            prediction = checked(self.profile, self.machine, tuning, goal.rates, said.prediction)
-            self._seen[key] = said if prediction is said.prediction else self._judged(goal, tuning, prediction)
+            said, free = self.with_settings(goal, tuning), replace(goal, margin=0.0)
+            careful = self._checked(goal, tuning, said.careful)
+            self._seen[key] = (
+                said
+                if careful is said.careful
+                else self._judged(goal, tuning, careful, lambda: self._checked(free, tuning, said.prediction))
+            )
         return self._seen[key]
+
+    def _checked(self, goal: Goal, tuning: Tuning, said: Prediction) -> Prediction:
+        return checked(*self._dearer(goal.margin), tuning, goal.rates, said)
 
     def keeps(self, goal: Goal) -> bool:
         """Tell whether some settings keep the limit."""
@@ -310,7 +357,7 @@ class Search:
         """Return what comes of some settings; see `_choice` for `most`."""
         key = self._key(goal, tuning)
         known = self._known.get(key)
-        if known is None or (known.prediction.given_up and known.ratio <= most):
+        if known is None or (known.careful.given_up and known.ratio <= most):
             known = self._known[key] = self._predicted(goal, tuning, most)
         return known
 
@@ -325,19 +372,34 @@ class Search:
 
     def _predicted(self, goal: Goal, tuning: Tuning, most: float) -> Choice:
         means_say = goal.share is None or goal.share >= 0.5  # other quantiles may be below the mean
-        longest = {name: most * (1 - goal.margin) * limit for name, limit in goal.limits.items()} if means_say else {}
-        return self._judged(goal, tuning, Model(self.profile, self.machine, tuning, goal.rates).predict(longest))
+        longest = {name: most * limit for name, limit in goal.limits.items()} if means_say else {}
+        careful = Model(*self._dearer(goal.margin), tuning, goal.rates).predict(longest)
+        return self._judged(
+            goal, tuning, careful, lambda: Model(self.profile, self.machine, tuning, goal.rates).predict()
+        )
 
-    def _judged(self, goal: Goal, tuning: Tuning, prediction: Prediction) -> Choice:
-        latencies = {name: self._latency(goal, name, prediction) for name in goal.limits}
-        ratio = max(latencies[name] / limit for name, limit in goal.limits.items()) / (1 - goal.margin)
-        return Choice(tuning, prediction, latencies, ratio)
+    def _judged(self, goal: Goal, tuning: Tuning, careful: Prediction, expect: Callable[[], Prediction]) -> Choice:
+        def expected() -> tuple[Prediction, Mapping[str, float]]:
+            prediction = expect()
+            return prediction, self._latencies(goal, prediction)
+
+        return Choice(tuning, goal.limits, careful, self._latencies(goal, careful), expected)
+
+    def _dearer(self, margin: float) -> tuple[Profile, Machine]:
+        """Return profile and machine if all costs are higher by a margin."""
+        if margin not in self._with:
+            driver = (1 + margin) * self.machine.driver
+            self._with[margin] = self.profile.dearer(1 + margin), replace(self.machine, driver=driver)
+        return self._with[margin]
 
     def _limits_behind(self, name: str, goal: Goal) -> list[float]:
         """Return the limits of a stream and of those that read its results."""
         readers = [other for other, each in self.profile.streams.items() if each.after == name]
         found = [goal.limits[name]] if name in goal.limits else []
         return found + [limit for other in readers for limit in self._limits_behind(other, goal)]
+
+    def _latencies(self, goal: Goal, prediction: Prediction) -> dict[str, float]:
+        return {name: self._latency(goal, name, prediction) for name in goal.limits}
 
     def _latency(self, goal: Goal, name: str, prediction: Prediction) -> float:
         result = prediction.streams[name].result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
@@ -103,13 +104,21 @@ def decide(
         if executors != fleet.asked:
             cores = executors * each
     here, there = on(cores).with_settings(goal, now), on(cores).best(goal)
-    if pays(here.ratio, there.ratio) or here.ratio >= CLEARLY:
+    if _pays(here, there) or here.ratio >= CLEARLY:
         here, there = on(cores).seen(goal, now), on(cores).checked(goal)
-    better = pays(here.ratio, there.ratio)
+    better = _pays(here, there)
     choice = there if better else here
     more_or_less = fleet is not None and executors != fleet.asked
-    chosen = replace(choice, tuning=replace(choice.tuning, executors=executors))
+    expected = choice.prediction, choice.latencies  # found here, as the loop does not wait for it
+    chosen = replace(choice, tuning=replace(choice.tuning, executors=executors), expect=lambda: expected)
     return Decision(chosen, better or more_or_less, cores)
+
+
+def _pays(here: Choice, there: Choice) -> bool:
+    """Tell whether settings should change; where none keep up with the margin, by what is expected without it."""
+    if math.isfinite(here.ratio) or math.isfinite(there.ratio):
+        return pays(here.ratio, there.ratio)
+    return pays(here.expected_ratio, there.expected_ratio)
 
 
 def _settable(now: Tuning, said: Tuning, given: Collection[str], poll: Micros) -> Settable:
