@@ -193,5 +193,5 @@ def test_what_happens_to_a_stream_is_seen_at_once_and_what_time_does_soon() -> N
     for more in False, True:  # rows alone, and something else
         stream.seen.more = more
         assert decides._view(estimate, NOON + VIEWED) == estimate.view(
-            estimate.deadlines(), decides._pace.cycle, decides._pace.load, NOON + VIEWED, False
+            estimate.deadlines(), decides._pace.cycle, decides._pace.load, NOON + VIEWED, decides.trigger("s")
         )

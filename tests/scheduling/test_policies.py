@@ -65,12 +65,11 @@ def test_only_fair_runs_all_at_once_and_names_are_found():
     assert klink([], 0) == []
 
 
-def early(ahead: float, work: float, run: float = 0.5, fixed: float = 0.1) -> bool:
+def early(ahead: float, work: float, run: float = 0.5, fixed: float = 0.1, trigger: float = 0.0) -> bool:
     """Tell whether Klink runs a stream whose watermark comes in `ahead` seconds and whose work is `work` by then."""
     now = 100 * S
-    view = StreamView(
-        "a", 0, cost=run * S, run=run * S, fixed=fixed * S, total=work * S, expected=now + ahead * S, slack=ahead * S
-    )
+    times = {"cost": run, "run": run, "fixed": fixed, "total": work, "slack": ahead, "trigger": trigger}
+    view = StreamView("a", 0, expected=now + ahead * S, **{name: time * S for name, time in times.items()})
     return klink([view], now) == ["a"]
 
 
@@ -79,6 +78,13 @@ def test_klink_runs_ahead_of_a_watermark_only_when_it_pays():
     assert early(ahead=0.6, work=0.5)
     assert not early(ahead=1.1, work=0.5), "most rows are yet to come"
     assert not early(ahead=0.2, work=0.5), "the watermark would wait for the run to end"
+
+
+@pytest.mark.parametrize(("ahead", "runs"), [(1.6, False), (1.3, True), (0.8, True), (0.7, False)])
+def test_a_run_ahead_of_a_watermark_leaves_room_for_the_trigger(ahead: float, runs: bool) -> None:
+    """As long a time as without one, but no rows of the watermark wait for the trigger."""
+    assert early(ahead, work=0.5, trigger=0.75) == runs
+    assert early(ahead - 0.5, work=0.5) == runs
 
 
 def test_klink_puts_early_runs_that_are_mostly_fixed_cost_last():

@@ -34,6 +34,8 @@ class StreamView(NamedTuple):
     """Since when it has had work that was not started: the arrival of its oldest unread row. Times are monotonic."""
     ran_at: Micros = 0
     """Start of its last run."""
+    trigger: float = 0.0
+    """Least time between the starts of two runs, microseconds."""
     cost: float = 0.0
     """Expected time to run all that waits, with consolidation; microseconds."""
     run: float = 0.0
@@ -80,6 +82,7 @@ class Columns:
 
     waiting_since: Floats
     ran_at: Floats
+    trigger: Floats
     cost: Floats
     run: Floats
     fixed: Floats
@@ -175,16 +178,19 @@ def _klink(streams: Columns, now: float) -> Floats:
 
     Departures from Algorithm 1 (docs/decisions/0014). A run is a Spark job here, with a fixed cost and without
     preemption: while the watermark has not come, it only pays if it shortens the run after it, so not so early that
-    most rows are yet to come, not so late that the watermark has to wait for it, not for few rows. A stream that would
-    not gain is left alone even if a core idles. And a latency limit is no time to spare: streams go by how late their
-    next result will be, but one that can still keep its limit, by its newest window if several are due, goes first.
-    When not all can, those that missed it wait until their next window is due as well, and one job serves both.
+    most rows are yet to come, not so late that the watermark has to wait for it or for the trigger, not for few rows. A
+    stream that would not gain is left alone even if a core idles. And a latency limit is no time to spare: streams go
+    by how late their next result will be, but one that can still keep its limit, by its newest window if several are
+    due, goes first. When not all can, those that missed it wait until their next window is due as well, and one job
+    serves both.
     """
     ahead = streams.expected - now
     come = ahead <= 0
     large = streams.run >= WORTHWHILE * streams.fixed
     late = streams.total - ahead + np.where(~come & large, AGAIN * (streams.cost - streams.run), 0.0)
-    pays = (ahead <= np.maximum(EARLIEST * streams.total, late + ahead)) & (ahead >= LATEST * streams.run)
+    latest = np.maximum(LATEST * streams.run, streams.trigger)
+    earliest = np.maximum(EARLIEST * streams.total, late + ahead) + latest - LATEST * streams.run
+    pays = (ahead <= earliest) & (ahead >= latest)
     newest = late - np.maximum(0.0, streams.due - 1) * streams.period
     overloaded = np.minimum(1.0, np.maximum(0.0, (streams.load - OVERLOADED[0]) / (OVERLOADED[1] - OVERLOADED[0])))
     most = (KEPT_AT_MOST + (KEPT_OVERLOADED - KEPT_AT_MOST) * overloaded) * streams.cycle

@@ -181,6 +181,7 @@ class Simulation:
         return Columns(
             waiting_since=state.newest[some],
             ran_at=state.started[some],
+            trigger=np.broadcast_to(float(self.machine.trigger), cost.shape),
             cost=cost,
             run=np.minimum(cost, SECOND * cycle),
             fixed=SECOND * costs.fixed,

@@ -142,7 +142,9 @@ class StreamEstimate:
         seconds = [cost / MICROS_PER_SECOND for cost in (runs.fixed, runs.row, runs.partial, period)]
         return seconds[0], seconds[1], seconds[2], self.backlog.rate * MICROS_PER_SECOND, seconds[3]
 
-    def view(self, deadlines: Sequence[Deadline], cycle: float, load: float, now: Micros, at_once: bool) -> StreamView:
+    def view(
+        self, deadlines: Sequence[Deadline], cycle: float, load: float, now: Micros, trigger: Micros | None
+    ) -> StreamView:
         """Return the stream as a policy sees it.
 
         Args:
@@ -150,14 +152,14 @@ class StreamEstimate:
             cycle: Length of a cycle, seconds.
             load: Offered work over capacity.
             now: Monotonic time.
-            at_once: Take it that all that will ever come is there.
+            trigger: Least time between the starts of two runs; None if all that will ever come is there.
         """
         cost, ahead = float(self.next_run()), self.watermarks.ahead
         known = [(self.expected(each.end, now) - ahead, each) for each in deadlines]
         early = self.stream.state.next_early()
         if early is not None:
             known.append((float(early - ahead), Deadline(early, UNSTATED)))
-        if not known or at_once or self.stream.seen.more:  # the watermark may well be in what waits
+        if not known or trigger is None or self.stream.seen.more:  # the watermark may well be in what waits
             oldest = self.backlog.oldest(now)
             known = [(min(now, moment), each) for moment, each in known] or [
                 (float(oldest), Deadline(oldest, UNSTATED))
@@ -173,6 +175,7 @@ class StreamEstimate:
             name=self.stream.name,
             waiting_since=self.backlog.oldest(now),
             ran_at=self.runs.started_at,
+            trigger=float(trigger or 0),
             cost=cost,
             run=min(cost, max(self.runs.fixed, MICROS_PER_SECOND * cycle)),
             fixed=self.runs.fixed,

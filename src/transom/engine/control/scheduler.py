@@ -133,6 +133,7 @@ class Scheduler:
     def tune(self, tuning: Tuning) -> None:
         """Set something else from now on, for all streams."""
         self._tuning = tuning
+        self._views.clear()
         self._pace.again()
 
     @property
@@ -270,7 +271,8 @@ class Scheduler:
         name, of_what = estimate.stream.name, (estimate, estimate.changes, estimate.stream.seen.more)
         known = self._views.get(name)
         if known is None or known[1] != of_what or not known[0] <= now < known[0] + VIEWED:
-            view = estimate.view(self._deadlines(estimate, now), self._pace.cycle, self._pace.load, now, self.once)
+            deadlines, trigger = self._deadlines(estimate, now), None if self.once else self.trigger(name)
+            view = estimate.view(deadlines, self._pace.cycle, self._pace.load, now, trigger)
         else:
             now, _, backlog, view = known
             if backlog == estimate.backlog.rows:
