@@ -73,7 +73,9 @@ class Grouping:
             if len(self.conditions) > 1:
                 columns.insert(1, pa.repeat(pa.scalar(number, pa.int32()), len(columns[0])))
             made.append(pa.table(columns, names=self.schema.names).cast(self.schema))
-        return pa.concat_tables(made) if made else self.schema.empty_table()
+        if len(made) == 1:
+            return made[0]
+        return pa.concat_tables(made).combine_chunks() if made else self.schema.empty_table()
 
     def _grouped(self, rows: pa.RecordBatch) -> list[Any]:
         """Return the columns of the partials of rows that satisfy one condition, without its number."""

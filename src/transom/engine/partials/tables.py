@@ -252,6 +252,8 @@ def _as_now(columns: dict[str, pa.Array], types: Types, name: str) -> dict[str, 
 
 def rows_at(table: pa.Table, places: Places) -> pa.Table:
     """Return the rows at some places, ascending; not copied where enough of them are neighbours."""
+    if not len(places) or int(places[-1] - places[0]) == len(places) - 1:  # as partials of a condition mostly are
+        return table.slice(int(places[0]) if len(places) else 0, len(places))
     breaks = np.flatnonzero(np.diff(places) != 1) + 1
     if len(places) < _NEIGHBOURS * (len(breaks) + 1):
         if table.nbytes < _TAKEN:

@@ -7,6 +7,7 @@ cut ranges with the same partials: each is fixed by a record before its first by
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -14,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from transom.engine.partials.contents import taken_from
+from transom.engine.partials.contents import Contents, taken_from
 from transom.engine.partials.tables import PartialTable, store_table
 from transom.engine.spark.cutstats import CutStats
 from transom.engine.state.stores import StoreShape
@@ -22,6 +23,7 @@ from transom.errors import CheckpointCorruptError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import Micros
 from transom.widearea.ticks import Ticks
+from transom.windows.aggregates.base import Primitive
 from transom.windows.components import ROWS
 from transom.windows.store import PaneStore
 
@@ -109,6 +111,9 @@ class FlowSender:
         self._store = PaneStore(key_set.grid, keys, kept)
         self._stats = CutStats()
         self._arrived: Micros | None = None
+        self._held: list[Contents] = []
+        """What the partials of the last cut hold, and what the flow takes of them."""
+        self._places: list[tuple[int, dict[Primitive, str]]] = []
 
     def _weigh(self) -> None:
         """Note the bytes again: they are asked for at each turn of the loop, and change with a cut or a parcel."""
@@ -149,12 +154,20 @@ class FlowSender:
     def _add(self, store: PaneStore, partials: Sequence[PartialTable]) -> int:
         """Merge what the flow needs of partials into a store; return of how many rows."""
         rows = 0
-        for table, names in taken_from(self.origin, self._names, partials):
+        for table, names in self._taken(partials):
             mine = table.of_condition(self.origin.condition)
             if mine.table.num_rows:  # many flows of a stream have no rows at a site
                 store.add(mine.panes(), mine.table, mine.states(names, store.primitives))
                 rows += mine.table.num_rows
         return rows
+
+    def _taken(self, partials: Sequence[PartialTable]) -> list[tuple[PartialTable, dict[Primitive, str]]]:
+        """Return the tables that the flow takes, each with what of it: what it was of others that hold the same."""
+        held = [table.contents for table in partials]
+        if len(held) != len(self._held) or not all(map(operator.is_, held, self._held)):
+            found = taken_from(self.origin, self._names, partials)
+            self._held, self._places = held, [(partials.index(table), names) for table, names in found]
+        return [(partials[place], names) for place, names in self._places]
 
     def fix(self, upto: int, tick: int) -> CutRange:
         """Return the cuts after the last range as a range; the log has a record of it.
