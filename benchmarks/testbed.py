@@ -30,6 +30,9 @@ from benchmarks.wide_job import SCHEMA
 
 PORT = 7401
 MEMORY = "700m"
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Of each site's Spark: it has a core of several that share two, and a small job now and then, for which compiling more
+would not pay within hours."""
 UNSHAPED = 1_000.0
 """Mbit/s of what is no link between sites."""
 PATIENCE_SECONDS = 600
@@ -154,6 +157,7 @@ class Testbed:
     def start(self, site: str) -> None:
         """Start a site's process."""
         words = ["site", f"{site}.toml", "--json", "--master", "local[1]", "--conf", f"spark.driver.memory={MEMORY}"]
+        words += ["--conf", f"spark.driver.extraJavaOptions={JAVA}"]
         self.running[site] = self._transom(words, site, self.spaces[site])
 
     def coordinate(self) -> None:
