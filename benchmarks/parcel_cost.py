@@ -33,7 +33,7 @@ from transom.sites.codec import LinkPacking
 from transom.sites.inbox import Inbox
 from transom.sites.measuring import FlowSizes
 from transom.widearea.bodies import from_body, to_body
-from transom.widearea.parcels import Delays, Parcel, Part, PartitionProgress, RowCounts
+from transom.widearea.parcels import Body, Delays, Parcel, Part, PartitionProgress, RowCounts
 from transom.windows.aggregates.base import Types
 from transom.windows.aggregates.extremes import ExtremeOf
 from transom.windows.aggregates.sums import SumOf
@@ -194,7 +194,7 @@ def measured(run: Run, rounds: int) -> Costs:
     senders = [FlowSender(f"flow{flow}", (key_set(flow), origin_of(flow), KEYS, KEPT)) for flow in range(FLOWS)]
     sizes = [FlowSizes() for _ in range(FLOWS)]
     here, there, wrong = LinkPacking(), LinkPacking(), list[str]()
-    bodies = deque[bytes](maxlen=len(SITES))  # as if cuts were those of several sites
+    bodies = deque[Body](maxlen=len(SITES))  # as if cuts were those of several sites
     kept = [PaneStore(key_set(flow).grid, KEYS, KEPT) for flow in range(FLOWS)]
     with tempfile.TemporaryDirectory() as root:
         destination = Destination(Path(root))

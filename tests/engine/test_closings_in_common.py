@@ -29,10 +29,11 @@ layouts = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 200)), max_size=1
 """Numbers of conditions, each with how many rows one behind the other have it."""
 
 
+@pytest.mark.parametrize("grouped", [0, 1 << 30])
 @pytest.mark.parametrize(("neighbours", "taken"), [(64, 1 << 30), (1, 1 << 30), (1 << 30, 1 << 30), (1 << 30, 0)])
 @given(layout=layouts, cuts=st.sets(st.integers(0, 600)))
 def test_the_rows_of_a_condition_are_those_that_a_filter_finds(
-    neighbours: int, taken: int, layout: list[tuple[int, int]], cuts: set[int]
+    grouped: int, neighbours: int, taken: int, layout: list[tuple[int, int]], cuts: set[int]
 ) -> None:
     tags = [tag for tag, times in layout for _ in range(times)]
     numbers = pa.array(range(len(tags)), pa.int64())
@@ -46,12 +47,15 @@ def test_the_rows_of_a_condition_are_those_that_a_filter_finds(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "_NEIGHBOURS", neighbours)
         patch.setattr(tables, "_TAKEN", taken)
+        patch.setattr(tables, "_GROUPED", grouped)
         for number, condition in enumerate(CONDITIONS):
             mine = made.of_condition(condition)
             assert mine.contents.conditions == (condition,)
             right = whole.filter(pc.equal(whole[TAG], number)).drop_columns([TAG])
             assert mine.table.to_pydict() == right.to_pydict()
             assert mine.panes().tolist() == right[PANE].to_pylist()
+            states = mine.states({ROWS: ROWS.key}, {ROWS: {"count": pa.int64()}})
+            assert states[ROWS]["count"].tolist() == right[PANE].to_pylist()
 
 
 def _query(name: str, **aggregates: Any) -> WindowedQuery:

@@ -12,7 +12,7 @@ from datasketches import compact_theta_sketch
 from several import MOST_LOOKS, SECOND, Killed, Several, at_step, region, results, windows
 
 import transom as tm
-from transom.engine.streams.sending import FlowSender
+from transom.sites import shipping
 from transom.sites.flight import FlightMail
 from transom.sites.here import LocalSite
 from transom.sites.measuring import FlowSizes
@@ -114,8 +114,8 @@ class Planned(Several):
 
 def test_a_relay_merges_and_results_do_not_depend_on_the_plan(spark, tmp_path, monkeypatch):
     merged = []
-    one = FlowSender.merged
-    monkeypatch.setattr(FlowSender, "merged", lambda self, tables: merged.append(len(tables)) or one(self, tables))
+    one = shipping.merged
+    monkeypatch.setattr(shipping, "merged", lambda flow, bodies: merged.append(len(bodies)) or one(flow, bodies))
     several = Planned(spark, tmp_path, region(["north", "south"], "home"), define)
     running = [several.start(name) for name in several.rows]
     rows = []

@@ -287,7 +287,7 @@ def test_what_takes_too_much_memory_is_forgotten_and_asked_for() -> None:
 
 
 def test_a_declared_size_is_checked_before_anything_is_unpacked() -> None:
-    body = to_body(table([(0, "a", 1)]))
+    body = bytes(to_body(table([(0, "a", 1)])))
     with pytest.raises(SiteError, match="allowed"):
         from_body((1 << 40).to_bytes(8, "big") + body[8:])
     here = LinkPacking()

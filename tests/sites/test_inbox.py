@@ -69,6 +69,19 @@ def test_what_is_committed_goes_many_at_once(tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.glob("*.parcel")) == left
 
 
+def test_what_came_is_read_from_memory_while_there_is_room(tmp_path):
+    fresh = inboxes.Fresh(most=10)
+    for position, body in enumerate([b"12345678", b"ab", b"cd", b"x" * 11, b"efg"], 1):
+        fresh.put(position, body)
+    assert [fresh.take(position) for position in range(1, 7)] == [None, None, None, None, b"efg", None]
+    fresh.put(6, b"1234567890")
+    assert [fresh.take(6), fresh.take(6)] == [b"1234567890", None]
+    inbox = Inbox("fares", tmp_path, SITES)
+    inbox.append(parcel("south", 0, 1, body=b"rows"))
+    (entry,) = inbox.between(0, 1)
+    assert [inbox.body(entry), inbox.body(entry)] == [b"rows", b"rows"]
+
+
 def test_damage_is_found(tmp_path):
     inbox = Inbox("fares", tmp_path, SITES)
     for cut in (1, 2, 3):
@@ -76,6 +89,7 @@ def test_damage_is_found(tmp_path):
     second = tmp_path / "000000000002.parcel"
     whole = second.read_bytes()
     second.write_bytes(whole[:-1] + b"y")
+    assert inbox.body(inbox.between(1, 2)[0]) == b"x"  # as it came
     with pytest.raises(CheckpointCorruptError, match="000000000002"):
         Inbox("fares", tmp_path, SITES)
     with pytest.raises(SourceLostError, match="fares"):

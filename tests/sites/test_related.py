@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from packed import bits, parcel, rows_of
 
 from transom.errors import SiteError
+from transom.sites import related
 from transom.sites.codec import LinkPacking
 from transom.sites.columns import Reader, Writer, as_ints
 from transom.sites.related import Related
@@ -85,6 +86,60 @@ def test_columns_that_tell_one_another_are_read_as_they_were_written(drawn, data
     reader = Reader(json.loads(json.dumps(writer.notes)), writer.data, 10_000)
     for array in arrays:
         assert bits(into.read(reader, array.type, len(array))) == bits(array)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.sampled_from(["new", "same", "sum", "null"]), min_size=4, max_size=4), st.integers(1, 90)
+        ),
+        min_size=2,
+        max_size=6,
+    )
+)
+@settings(max_examples=40)
+def test_what_told_columns_once_may_not_tell_them_later(parcels: list[tuple[list[str], int]]) -> None:
+    """Parcels of one flow, in which columns are equal, sums, or none of that, and nulls come and go."""
+    here, there, chance = LinkPacking(), LinkPacking(), np.random.default_rng(5)
+    for number, (hows, rows) in enumerate(parcels, 1):
+        made = {"_pane": pa.array([0] * rows), "word": pa.array(chance.permutation([f"{n}" for n in range(rows)]))}
+        columns = [chance.integers(0, 1 << 40, rows)]
+        for how in hows:
+            one, two = columns[-1], columns[max(0, len(columns) - 2)]
+            columns.append(
+                one if how == "same" else one + two if how == "sum" else chance.integers(-300, 1 << 50, rows)
+            )
+        for place, (how, values) in enumerate(zip(["new", *hows], columns, strict=True)):
+            made[f"_s{place}_count"] = pa.array(values, mask=np.arange(rows) % 5 == 0 if how == "null" else None)
+        sent = parcel(pa.table(made).replace_schema_metadata({"transom": "{}"}), number)
+        read = there.unpack(here.pack(sent, False))
+        here.named(number)
+        here.confirmed(number)
+        assert read is not None
+        assert rows_of(read) == rows_of(sent)
+
+
+def test_what_tells_columns_is_looked_for_again() -> None:
+    """It is remembered for some parcels, which are no larger; that nothing was found is, too, and not for ever."""
+    here, chance = LinkPacking(), np.random.default_rng(5)
+
+    def size(number: int, told: bool) -> int:
+        values = chance.integers(0, 1 << 50, (3, 500))
+        made = {"_pane": pa.array([0] * 500), "word": pa.array([f"{n}" for n in range(500)])}
+        values[2] = values[0] + values[1] if told else values[2]
+        made |= {f"_s{place}_count": pa.array(each) for place, each in enumerate(values)}
+        data = here.pack(parcel(pa.table(made).replace_schema_metadata({"transom": "{}"}), number), False)
+        here.named(number)
+        here.confirmed(number)
+        return len(data)
+
+    sizes = [size(number, told=number < 4) for number in range(1, 5)]
+    assert sizes[2] * 1.4 < sizes[3]
+    later = [size(number, told=True) for number in range(5, 5 + related.AGAIN)]
+    assert max(later) < 1.1 * sizes[2]
+    here = LinkPacking()
+    sizes = [size(number, told=number > 1) for number in range(1, 2 + related.AGAIN)]
+    assert sizes[-1] * 1.4 < sizes[1]
 
 
 @pytest.mark.parametrize(

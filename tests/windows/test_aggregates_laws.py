@@ -273,7 +273,7 @@ def test_any_split_and_order_of_merging_gives_the_same(aggregate: Aggregate, nam
     parts = data.draw(rows_of(strategy, kind))
     order = data.draw(st.permutations(range(len(parts))))
     stored = data.draw(st.integers(0, len(parts)))
-    once, merged, reduced = [], [], []
+    once, merged, reduced, at_once = [], [], [], []
     for primitive in aggregate.primitives:
         types = types_of(primitive, kind)
         once.append(primitive.decode(partial(primitive, [row for part in parts for row in part], kind)))
@@ -292,12 +292,14 @@ def test_any_split_and_order_of_merging_gives_the_same(aggregate: Aggregate, nam
         stacked = {n: np.concatenate([s[n] for s in states]) for n in states[0]}
         spread = Reduction.of(np.zeros(len(parts), np.int64), 2)(primitive, stacked, types)
         reduced.append({column: values[:1] for column, values in spread.items()})
+        at_once.append(Reduction.of(np.zeros(len(parts), np.int64), 1)(primitive, stacked, types))
     expected = result(aggregate, once, kind)
     if isinstance(aggregate.primitives[0], Moments) and not finite(parts):
         return
     numbers = [abs(v) for part in parts for _, v in part if isinstance(v, (int, float)) and math.isfinite(v)]
     agree(result(aggregate, merged, kind), expected, max(numbers, default=0))
     agree(result(aggregate, reduced, kind), expected, max(numbers, default=0))
+    agree(result(aggregate, at_once, kind), expected, max(numbers, default=0))
 
 
 def finite(parts: list[list[Row]]) -> bool:
@@ -318,6 +320,20 @@ def test_a_reduction_merges_rows_of_equal_slots(slots: list[int]) -> None:
     assert reduced["sum"].tolist() == expected.tolist()
     assert reduced["count"].sum() == len(slots)
     assert state["sum"].tolist() == values.tolist()
+
+
+def test_sums_that_wrap_are_counted_where_all_slots_have_rows() -> None:
+    """Whatever is merged at once: what is the same by any order of merging is the same."""
+    primitive = tm.sum("x").primitives[0]
+    types, most = types_of(primitive, pa.int64()), 2**63 - 1
+    for values in ([most, 1, -2], [most // 2, most // 2, 1], [-most - 1, -1, most], [5, -7, 1]):
+        state = {"sum": np.array(values), "count": np.ones(3, np.int64), "carry": np.array([0, 1, 0])}
+        found = Reduction.of(np.array([0, 1, 1]), 2)(primitive, state, types)
+        totals = [
+            carry * 2**64 + total for carry, total in zip(*(found[n].tolist() for n in ("carry", "sum")), strict=True)
+        ]
+        assert totals == [values[0], 2**64 + values[1] + values[2]]
+        assert state["sum"].tolist() == values
 
 
 def test_many_parts_are_compacted_without_changing_what_others_hold() -> None:

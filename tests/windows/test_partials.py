@@ -9,7 +9,7 @@ from store_helpers import LIST, LONG
 
 from transom.windows.aggregates import functions as tm
 from transom.windows.aggregates.base import ALL
-from transom.windows.partials import Partial, _ordered, merge
+from transom.windows.partials import Partial, merge, ordered
 
 DOUBLE, FLAG, DECIMAL = pa.float64(), pa.bool_(), pa.decimal128(24, 2)
 PRIMITIVES = {
@@ -125,5 +125,5 @@ _any = _near | st.integers(-(2**63), 2**63 - 1)
 @given(st.integers(1, 3).flatmap(lambda width: st.lists(st.tuples(*[_near | _any] * width), max_size=30)))
 def test_rows_are_in_order_of_their_columns_and_equal_ones_in_theirs(rows: list[tuple[int, ...]]) -> None:
     columns = [np.array(column, np.int64) for column in zip(*rows, strict=True)] or [np.array([], np.int64)]
-    places = _ordered(columns).tolist()
+    places = ordered(columns).tolist()
     assert places == sorted(range(len(rows)), key=lambda place: (rows[place], place))

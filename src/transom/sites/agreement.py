@@ -15,6 +15,7 @@ from transom.engine.streams.sending import FlowSender
 from transom.errors import SiteError, TransomError
 from transom.model.time import FIRST_EVENT, LAST_EVENT, LONGEST
 from transom.widearea.bodies import from_body, to_body
+from transom.widearea.parcels import Body
 from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.aggregates.lasting import primitive_of
 from transom.windows.components import ROWS
@@ -27,7 +28,7 @@ _NONE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, Arith
 """What comes of reading as partials what are none."""
 
 
-def partials_in(body: bytes) -> PartialTable | None:
+def partials_in(body: Body) -> PartialTable | None:
     """Return the partials of a body; None where there are none.
 
     Raises:
@@ -88,6 +89,19 @@ def flaw(shapes: Sequence[StoreShape], found: PartialTable) -> str:
     return _flaw(found, {primitive: primitive.key for primitive in _kept(shapes)})
 
 
+def _together(tables: Sequence[PartialTable], kept: Iterable[Primitive]) -> Sequence[PartialTable]:
+    """Return tables of other rows each as one, where they have the same columns; else as they are.
+
+    So they are where states are large: to merge many rows at once copies them, a table after another does not.
+    """
+    if len(tables) < 2 or not all(primitive.small for primitive in kept):
+        return tables
+    schema = tables[0].table.schema
+    if not all(each.table.schema.equals(schema, check_metadata=True) for each in tables):
+        return tables
+    return [PartialTable.of(pa.concat_tables(each.table for each in tables).combine_chunks())]
+
+
 def _kept(shapes: Sequence[StoreShape]) -> dict[Primitive, Types]:
     """Return all that is kept in some stores; how many rows there are is always needed, to count late ones."""
     kept: dict[Primitive, Types] = {ROWS: {"count": pa.int64()}}
@@ -113,14 +127,15 @@ def _told(types: Types) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in types.items())
 
 
-def merged(gathered: FlowSender, bodies: Iterable[bytes]) -> bytes:
+def merged(gathered: FlowSender, bodies: Iterable[Body]) -> Body:
     """Return the body of several bodies of a flow, each of other rows, at a site that sends the flow, too.
 
     Raises:
         SiteError: They cannot be read, or differ from what is made here.
     """
-    tables = [found for body in bodies if (found := partials_in(body)) is not None]
+    tables: Sequence[PartialTable] = [found for body in bodies if (found := partials_in(body)) is not None]
     shapes, alike = [gathered.shape], None
+    tables = _together(tables, _kept(shapes))
     for each in tables:
         known = alike is not None and alike.equals(each.table.schema, check_metadata=True)
         if wrong := ("" if known else difference(shapes, each)) or flaw(shapes, each):
@@ -136,7 +151,7 @@ def merged(gathered: FlowSender, bodies: Iterable[bytes]) -> bytes:
         raise SiteError(f"What sites send of the flow {gathered.flow!r} cannot be merged: {error!r}.") from error
 
 
-def merged_alike(flow: str, bodies: Iterable[bytes]) -> bytes:
+def merged_alike(flow: str, bodies: Iterable[Body]) -> Body:
     """Return the body of several bodies of a flow, each of other rows, by what they say themselves of what they are.
 
     Raises:
@@ -154,7 +169,7 @@ def merged_alike(flow: str, bodies: Iterable[bytes]) -> bytes:
         types = {primitive: _types(schema, number) for number, primitive in enumerate(names)}
         keys = pa.schema([each for each in schema if each.name != PANE and not re.match(r"_s\d+_", each.name)])
         store = PaneStore(AS_THEY_ARE, keys, types)
-        for each in tables:
+        for each in _together(tables, names):
             if wrong := _flaw(each, names):
                 raise ValueError(wrong)
             store.add(each.panes(), each.table, each.states(names, types))

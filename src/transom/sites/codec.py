@@ -21,11 +21,12 @@ import pyarrow.compute as pc
 from transom.engine.partials.tables import PANE
 from transom.errors import SiteError
 from transom.sites.columns import Ints, Reader, Writer, damaged
-from transom.sites.related import Related
-from transom.sites.remembered import Got, Keys, News, Sent
+from transom.sites.related import Related, Told
+from transom.sites.remembered import Columns, Got, Keys, News, Sent
 from transom.widearea.bodies import MOST_BYTES, from_body, to_body
-from transom.widearea.parcels import Parcel
+from transom.widearea.parcels import Body, Parcel
 from transom.windows.keys import KeyIndex
+from transom.windows.partials import ordered
 
 DICTIONARY_BYTES = 16 << 20
 """Of the keys of one flow, at each end."""
@@ -40,8 +41,8 @@ _MOST_GAPS = 1 << 20
 """Keys with smaller numbers that may not have come yet, or never will."""
 _MOST_NEWS = 1_000
 """Parcels that may be confirmed; what earlier ones brought is sent again where it is needed."""
-_LEVEL = 6
-"""Of zstd."""
+_LEVEL, _LEVEL_OF_WIDE = 6, 4
+"""Of zstd; the second where most bytes are of wide numbers, which no level makes much smaller."""
 
 
 class LinkPacking:
@@ -99,7 +100,6 @@ class LinkPacking:
         self._sent, self._news, self._packed = Sent(), {}, None
 
     def _table(self, table: pa.Table, flow: str, news: News, full: bool) -> bytes:
-        table = table.combine_chunks()
         names = [name for name in table.column_names if not name.startswith("_s") and name != PANE]
         number, told = self._schema(table.schema, flow, news, full)
         keys = table.select(names)
@@ -111,14 +111,15 @@ class LinkPacking:
         writer.notes.append([first, fresh.num_rows])
         for column in fresh.columns:
             writer.column(_array(column))
-        states = Related()
-        rest = [name for name in table.column_names if name not in names and name != PANE]
-        for column in table.select(rest).take(pa.array(order)).columns:
-            states.write(writer, _array(column))
+        told_by = None if full else self._sent.told.setdefault(flow, Told())
+        states = Related(told_by, table.num_rows)
+        rest = [at for at, name in enumerate(table.column_names) if name not in names and name != PANE]
+        states.write_all(writer, [_array(table.column(at)) for at in rest], order)
         schema = table.schema.serialize().to_pybytes() if told else b""
         notes = json.dumps([number, len(schema), table.num_rows, writer.notes], separators=(",", ":")).encode()
         plain = len(notes).to_bytes(4, "big") + notes + schema + writer.data
-        packed = pa.Codec("zstd", compression_level=_LEVEL).compress(plain, asbytes=True)
+        level = _LEVEL if 2 * writer.wide < len(plain) else _LEVEL_OF_WIDE
+        packed = pa.Codec("zstd", compression_level=level).compress(plain, asbytes=True)
         return len(plain).to_bytes(8, "big") + bytes(packed)
 
     def _schema(self, schema: pa.Schema, flow: str, news: News, full: bool) -> tuple[int, bool]:
@@ -130,6 +131,7 @@ class LinkPacking:
             number = max((each for each, _ in self._sent.schemas.values()), default=0) + 1
             self._sent.schemas[flow] = (number, schema)
             self._sent.keys.pop(flow, None)
+            self._sent.told.pop(flow, None)
         news.schema = number
         return number, number not in self._sent.confirmed
 
@@ -140,13 +142,15 @@ class LinkPacking:
 
         The first number is -1 where the other end is to forget them again.
         """
-        known = None if full else self._sent.keys.setdefault(flow, Keys(KeyIndex(keys.schema)))
+        known = None if full else self._sent.keys.get(flow)
+        if known is None and not full:
+            known = self._sent.keys[flow] = Keys(KeyIndex(keys.schema))
         forgets = known is None or known.index.nbytes > self.dictionary_bytes
         if known is None or (forgets and not known.given):
             known = Keys(KeyIndex(keys.schema))
         if not keys.num_columns:
             ids = np.zeros(table.num_rows, np.int64)
-            return ids, np.lexsort((_panes(table),)), keys, 0
+            return ids, ordered([_panes(table)]), keys, 0
         index = known.index
         if forgets and len(known.numbers):  # nothing is added to what is full
             index = KeyIndex(keys.schema)
@@ -155,17 +159,18 @@ class LinkPacking:
         numbers = np.full(len(index), -1, np.int64)
         numbers[: len(known.numbers)] = known.numbers
         new = np.unique(rows[numbers[rows] < 0])
-        if _sorts(keys.schema.types[0]):  # neighbours begin alike, which a compressor finds
-            new = new[pc.sort_indices(index.take(new)[0]).to_numpy()]
-        first = known.given
-        numbers_of = numbers.copy()
-        numbers_of[new] = np.arange(first, first + len(new))
-        fresh = pa.Table.from_arrays(index.take(new), schema=keys.schema)
+        first, fresh, numbers_of = known.given, keys.slice(0, 0), numbers
+        if len(new):
+            if _sorts(keys.schema.types[0]):  # neighbours begin alike, which a compressor finds
+                new = new[pc.sort_indices(index.take(new)[0]).to_numpy()]
+            numbers_of = numbers.copy()
+            numbers_of[new] = np.arange(first, first + len(new))
+            fresh = pa.Table.from_arrays(index.take(new), schema=keys.schema)
         if not forgets:
             known.numbers, known.given = numbers, first + len(new)
             news.ids, news.numbers = new, numbers_of[new]
         ids = numbers_of[rows]
-        return ids, np.lexsort((ids, _panes(table))), fresh, -1 - first if forgets else first
+        return ids, ordered([_panes(table), ids]), fresh, -1 - first if forgets else first
 
     # Receiving
 
@@ -186,7 +191,7 @@ class LinkPacking:
         if known is None:
             return None
         header = _inflated(data[at : at + packed], plain, known)
-        body: bytes | None = b""
+        body: Body | None = b""
         if len(data) > at + packed:
             body = self._untable(data[at + packed :], got)
         if body is None:
@@ -209,7 +214,7 @@ class LinkPacking:
                 del self._got[old]
         return got
 
-    def _untable(self, data: bytes, got: Got) -> bytes | None:
+    def _untable(self, data: bytes, got: Got) -> Body | None:
         size = int.from_bytes(data[:8], "big")
         if size > self.most or len(data) < 8:
             raise SiteError(
@@ -228,14 +233,12 @@ class LinkPacking:
             if told > _MOST_SCHEMA:
                 raise damaged("its columns have too long names")
             if told:
-                got.schemas[number] = pa.ipc.read_schema(pa.py_buffer(plain[at : at + told]))
+                got.schemas[number] = Columns.of(pa.ipc.read_schema(pa.py_buffer(plain[at : at + told])))
                 got.bytes[number] = max(told, got.bytes.get(number, 0))
                 got.bound(self.most)
             schema = got.schemas.get(number)
             if schema is None:
                 return None
-            if PANE not in schema.names or len(set(schema.names)) < len(schema.names):
-                raise damaged("its columns are not those of partials")
             table = self._rows(Reader(columns, plain[at + told :], self.most // 8), schema, rows, number, got)
             if table is None:
                 return None
@@ -244,30 +247,26 @@ class LinkPacking:
         except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, RecursionError) as error:
             raise damaged(str(error)) from error
 
-    def _rows(self, reader: Reader, schema: pa.Schema, rows: int, number: int, got: Got) -> pa.Table | None:
+    def _rows(self, reader: Reader, held: Columns, rows: int, number: int, got: Got) -> pa.Table | None:
         panes = np.cumsum(reader.ints(rows))
         ids = _unsteps(panes, reader.ints(rows))
-        names = [name for name in schema.names if not name.startswith("_s") and name != PANE]
         note = reader.note()
         if not (isinstance(note, list) and len(note) == 2 and all(type(each) is int for each in note)) or note[1] < 0:
             raise damaged("its keys have no number")
         first, count = note
-        fresh = pa.Table.from_arrays(
-            [reader.column(schema.field(name).type, count) for name in names],
-            schema=pa.schema([schema.field(name) for name in names]),
-        )
-        keys = self._keys(fresh, first, count, ids, number, got) if names else fresh
+        fresh = pa.Table.from_arrays([reader.column(kind, count) for kind in held.keys.types], schema=held.keys)
+        keys = self._keys(fresh, first, count, ids, number, got) if held.keys.names else fresh
         if keys is None:
             return None
         columns, states = [], Related()
-        for field_ in schema:
-            if field_.name == PANE:
+        for name, kind in held.columns:
+            if name == PANE:
                 columns.append(pa.array(panes))
-            elif field_.name in names:
-                columns.append(keys.column(field_.name))
+            elif name.startswith("_s"):
+                columns.append(states.read(reader, kind, rows))
             else:
-                columns.append(states.read(reader, field_.type, rows))
-        return pa.Table.from_arrays(columns, schema=schema)
+                columns.append(keys.column(name))
+        return pa.Table.from_arrays(columns, schema=held.schema)
 
     def _keys(self, fresh: pa.Table, first: int, count: int, ids: Ints, number: int, got: Got) -> pa.Table | None:
         """Return the key of each row, and keep those that came; None where one is not known."""

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from transom.errors import SiteError
 
 Ints = NDArray[np.int64]
+WIDE = 6
+_LONG = pa.int64().id
 _SCALES = (1.0, 10.0, 100.0, 1000.0)
 _EXACT = float(1 << 53)
 _REMEDY = "Both sites need the same version of the protocol; if they have it, something between them changes bytes."
@@ -32,6 +34,8 @@ class Writer:
 
     def __init__(self) -> None:
         self.notes: list[Any] = []
+        self.wide = 0
+        """Bytes of numbers that take `WIDE` or more of them."""
         self._parts: list[bytes] = []
 
     @property
@@ -44,17 +48,18 @@ class Writer:
         self.notes.append(len(data))
         self._parts.append(data)
 
-    def ints(self, values: Ints) -> None:
-        """Write whole numbers."""
+    def ints(self, values: Ints, bounds: tuple[int, int] | None = None) -> None:
+        """Write whole numbers, given the least and the largest of them if they are known."""
         if not len(values):
             return
-        low, high = int(values.min()), int(values.max())
+        low, high = (int(values.min()), int(values.max())) if bounds is None else bounds
         width = ((high - low).bit_length() + 7) // 8
         self.notes.append([low, width])
         if width:
             above = values.view(np.uint64) - np.uint64(low & (1 << 64) - 1)
             planes = above.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width]
             self._parts.append(planes.T.tobytes())
+            self.wide += planes.size if width >= WIDE else 0
 
     def fixed(self, values: NDArray[Any], size: int) -> None:
         """Write values of so many bytes each as they are, bytes of one weight together."""
@@ -73,6 +78,14 @@ class Writer:
                 return
         self.notes.append(-1)
         self.fixed(values, 8)
+
+    def numbers(self, values: NDArray[Any], bounds: tuple[int, int] | None = None) -> None:
+        """Write a column without nulls, of whole numbers or floats."""
+        self.notes.append(0)
+        if values.dtype == np.float64:
+            self.floats(values)
+        else:
+            self.ints(values, bounds)
 
     def column(self, array: pa.Array) -> None:
         """Write a column.
@@ -160,11 +173,13 @@ class Reader:
             return np.empty(0, np.int64)
         self.spend(count)
         note = self.note()
-        if not isinstance(note, list) or len(note) != 2 or not all(type(each) is int for each in note):
+        if not isinstance(note, list) or len(note) != 2 or type(note[0]) is not int or type(note[1]) is not int:
             raise damaged(f"{note!r} is no range")
         low, width = note
         if not (-(1 << 63) <= low < 1 << 63 and 0 <= width <= 8):
             raise damaged(f"{note!r} is no range")
+        if not width:
+            return np.full(count, low, np.int64)
         above = np.zeros((count, 8), np.uint8)
         above[:, :width] = np.frombuffer(self.take(count * width), np.uint8).reshape(width, count).T
         return (above.view("<u8").ravel() + np.uint64(low & (1 << 64) - 1)).view(np.int64)
@@ -187,7 +202,10 @@ class Reader:
 
     def column(self, kind: pa.DataType, count: int) -> pa.Array:
         """Return a column of so many values."""
-        nulls = self.number(count)
+        return self.rest(kind, count, self.number(count))
+
+    def rest(self, kind: pa.DataType, count: int, nulls: int) -> pa.Array:
+        """Return a column of so many values, of whose nulls the number was read."""
         there = count - nulls
         valid = None
         if nulls:
@@ -273,6 +291,9 @@ def _bits(kind: pa.DataType) -> int:
 def as_ints(array: pa.Array) -> Ints:
     """Return whole numbers or times, none of them null, as numbers of 64 bits."""
     kind = array.type
+    if kind.id == _LONG:  # the same, with less around it
+        numbers: Ints = array.to_numpy()
+        return numbers
     if pa.types.is_temporal(kind):
         array = array.view(pa.int64() if _bits(kind) == 64 else pa.int32())
     elif pa.types.is_uint64(kind):

@@ -9,6 +9,7 @@ committed are removed many at once, after `before` has taken note of what they t
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,11 +22,13 @@ from transom.model.time import Micros
 from transom.storage.durable import names_in
 from transom.storage.places import Place
 from transom.storage.translated import translated
-from transom.widearea.parcels import FlowName, Parcel, Part, Standing
+from transom.widearea.parcels import Body, FlowName, Parcel, Part, Standing
 from transom.widearea.topology import Site
 
 KEPT = 256
 """So many parcels that are needed no longer stay, until so many more can be removed at once."""
+FRESH_BYTES = 32 << 20
+"""So much of what came in this run and was not read yet stays in memory, too."""
 _BEFORE = "before"
 _SUFFIX = ".parcel"
 
@@ -76,6 +79,34 @@ class Known:
         return cls(partitions, {part.site: part for part in parts}, value["arrived"])
 
 
+class Fresh:
+    """The newest bodies that nobody has read, in memory beside their files; used by any thread.
+
+    Args:
+        most: Bytes of all.
+    """
+
+    def __init__(self, most: int = FRESH_BYTES) -> None:
+        self._most, self._bytes = most, 0
+        self._bodies: dict[int, Body] = {}
+        self._lock = threading.Lock()
+
+    def put(self, position: int, body: Body) -> None:
+        """Keep the body of the newest parcel, and let go of older ones for which there is no room."""
+        with self._lock:
+            self._bodies[position] = body
+            self._bytes += len(body)
+            while self._bytes > self._most:
+                self._bytes -= len(self._bodies.pop(next(iter(self._bodies))))
+
+    def take(self, position: int) -> Body | None:
+        """Return a body, and let go of it; None if it is not there."""
+        with self._lock:
+            body = self._bodies.pop(position, None)
+            self._bytes -= 0 if body is None else len(body)
+            return body
+
+
 class Inbox:
     """The parcels of a flow that have come; used by the loop's thread, and `body` by any.
 
@@ -98,6 +129,7 @@ class Inbox:
         self.known = self._before.copy()
         """What all parcels have told."""
         self._entries: list[Entry] = []
+        self._fresh = Fresh()
         self.nbytes = 0
         """Of the bodies that are there."""
         self._read_parcels()
@@ -128,7 +160,8 @@ class Inbox:
             with required(self._path(position)):
                 data = self._path(position).read_bytes()
             try:
-                self._note(position, Parcel.from_bytes(data))
+                parcel = Parcel.from_bytes(data)
+                self._note(position, parcel, len(parcel.body))
             except SiteError as error:
                 raise CheckpointCorruptError(
                     f"The file {self._path(position)} is damaged: {error.message}", CORRUPT_REMEDY
@@ -151,9 +184,9 @@ class Inbox:
     def _path(self, position: int) -> Place:
         return self._directory / f"{position:012d}{_SUFFIX}"
 
-    def _note(self, position: int, parcel: Parcel) -> None:
-        self._entries.append(Entry(position, parcel.with_body(b""), len(parcel.body)))
-        self.nbytes += len(parcel.body)
+    def _note(self, position: int, parcel: Parcel, nbytes: int) -> None:
+        self._entries.append(Entry(position, parcel.with_body(b""), nbytes))
+        self.nbytes += nbytes
         self.known.take(parcel)
 
     @property
@@ -173,10 +206,12 @@ class Inbox:
             CheckpointFullError: The disk is full.
             CheckpointError: It cannot be written.
         """
-        position = self.newest + 1
-        write_atomically(self._path(position), [parcel.to_bytes()])
+        position, body = self.newest + 1, bytes(parcel.body)
+        write_atomically(self._path(position), [parcel.with_body(body).to_bytes()])
         self.check()
-        self._note(position, parcel)
+        if body:
+            self._fresh.put(position, parcel.body)
+        self._note(position, parcel, len(body))
 
     def between(self, start: int, end: int) -> list[Entry]:
         """Return the parcels at (start, end] that are there; none is missing between two."""
@@ -185,14 +220,16 @@ class Inbox:
         low, high = (max(0, at + 1 - self._entries[0].position) for at in (start, end))
         return self._entries[low:high]
 
-    def body(self, entry: Entry) -> bytes:
-        """Return the partials of a parcel.
+    def body(self, entry: Entry) -> Body:
+        """Return the partials of a parcel: what came, or from its file if it was read before, or is of an earlier run.
 
         Raises:
             SourceLostError: It is not there any more, or damaged.
         """
         if not entry.nbytes:
             return b""
+        if (fresh := self._fresh.take(entry.position)) is not None:
+            return fresh
         try:
             return Parcel.from_bytes(self._path(entry.position).read_bytes()).body
         except (OSError, SiteError) as error:

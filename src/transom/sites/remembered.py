@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from transom.sites.columns import Ints
+from transom.engine.partials.tables import PANE
+from transom.sites.columns import Ints, damaged
+from transom.sites.related import Told
 from transom.windows.keys import KeyIndex
 
 MOST_HEADERS = 8 << 20
@@ -49,6 +51,30 @@ class Sent:
         self.confirmed: set[int] = set()
         """Numbers of schemas."""
         self.keys: dict[str, Keys] = {}
+        self.told: dict[str, Told] = {}
+        """By flow."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of partials that come."""
+
+    schema: pa.Schema
+    columns: tuple[tuple[str, pa.DataType], ...]
+    """Names and types."""
+    keys: pa.Schema
+
+    @classmethod
+    def of(cls, schema: pa.Schema) -> Columns:
+        """Return those of a schema.
+
+        Raises:
+            SiteError: It is none of partials.
+        """
+        if PANE not in schema.names or len(set(schema.names)) < len(schema.names):
+            raise damaged("its columns are not those of partials")
+        keys = pa.schema([each for each in schema if not each.name.startswith("_s") and each.name != PANE])
+        return cls(schema, tuple((each.name, each.type) for each in schema), keys)
 
 
 class Got:
@@ -58,7 +84,7 @@ class Got:
         self.headers: dict[int, bytes] = {0: b""}
         """By checksum, the oldest first; one of them is empty."""
         self.header_bytes = 0
-        self.schemas: dict[int, pa.Schema] = {}
+        self.schemas: dict[int, Columns] = {}
         self.keys: dict[int, list[pa.Table]] = {}
         """By number of schema: keys as they came."""
         self.rows: dict[int, Ints] = {}

@@ -28,7 +28,7 @@ from transom.sites.telling import told_of
 from transom.sites.waiting import Alone, Passing, Telling, patience
 from transom.storage.places import Place
 from transom.widearea.carriers import Carrier
-from transom.widearea.parcels import Ack, Parcel, Part, Reason, Refusal, Standing
+from transom.widearea.parcels import Ack, Body, Parcel, Part, Reason, Refusal, Standing
 from transom.widearea.routes import Ends, Routes
 from transom.widearea.senders import Fix, Sender
 from transom.widearea.topology import INTERVALS, Site
@@ -387,7 +387,7 @@ class Shipping(Beside):
             else:
                 self._journal.note(f"{what} {refusal.reason.remedy}")
 
-    def _merged(self, flow: str, bodies: Iterable[bytes]) -> bytes:
+    def _merged(self, flow: str, bodies: Iterable[Body]) -> Body:
         """Return the body of several bodies of a flow merged, at a relay.
 
         Raises:

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from transom.errors import SiteError
 from transom.model.time import Micros
@@ -27,6 +27,16 @@ FlowName: TypeAlias = str
 _HEAD = struct.Struct(">4sIIQ")
 _MAGIC = b"TrP1"
 _REMEDY = "Both sites need the same version of the protocol; if they have it, something between them changes bytes."
+
+
+class Body(Protocol):
+    """Partials: bytes, or what can be made bytes (`widearea.bodies`)."""
+
+    def __len__(self) -> int:
+        """Return the bytes that it takes in memory; 0 where there are no partials."""
+
+    def __bytes__(self) -> bytes:
+        """Return it as bytes."""
 
 
 class PartitionProgress(NamedTuple):
@@ -135,8 +145,8 @@ class Parcel:
     """The tick on which it left, the same at all sites that sent a part of it."""
     parts: tuple[Part, ...]
     """One for each site, by name; a parcel that no relay merged has one."""
-    body: bytes = b""
-    """Partials as `widearea.codec.to_body` wrote them; empty where there are none."""
+    body: Body = b""
+    """Partials (`widearea.bodies`); empty where there are none."""
 
     def __post_init__(self) -> None:
         sites = [part.site for part in self.parts]
@@ -159,7 +169,7 @@ class Parcel:
         """Bytes that it takes in memory, about."""
         return len(self.body) + sum(part.nbytes for part in self.parts)
 
-    def with_body(self, body: bytes) -> Parcel:
+    def with_body(self, body: Body) -> Parcel:
         """Return it with other partials."""
         return replace(self, body=body)
 
@@ -168,7 +178,7 @@ class Parcel:
         return [self.flow, self.tick, [_part_json(part) for part in self.parts]]
 
     @classmethod
-    def of(cls, header: Any, body: bytes) -> Parcel:
+    def of(cls, header: Any, body: Body) -> Parcel:
         """Return the parcel that has a header.
 
         Raises:
@@ -182,9 +192,9 @@ class Parcel:
 
     def to_bytes(self) -> bytes:
         """Return it as bytes that say how long they are and have a checksum, as for files."""
-        header = json.dumps(self.header(), separators=(",", ":")).encode()
-        crc = zlib.crc32(self.body, zlib.crc32(header))
-        return _HEAD.pack(_MAGIC, crc, len(header), len(self.body)) + header + self.body
+        header, body = json.dumps(self.header(), separators=(",", ":")).encode(), bytes(self.body)
+        crc = zlib.crc32(body, zlib.crc32(header))
+        return _HEAD.pack(_MAGIC, crc, len(header), len(body)) + header + body
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Parcel:

@@ -13,10 +13,10 @@ from typing import TypeAlias
 
 from transom.errors import SiteError
 from transom.model.time import Micros
-from transom.widearea.parcels import Ack, FlowName, Parcel, Part, Reason, Refusal, Standing, Tell
+from transom.widearea.parcels import Ack, Body, FlowName, Parcel, Part, Reason, Refusal, Standing, Tell
 from transom.widearea.topology import Site
 
-Merge: TypeAlias = Callable[[FlowName, Sequence[bytes]], bytes]
+Merge: TypeAlias = Callable[[FlowName, Sequence[Body]], Body]
 """Returns the body of some bodies of a flow merged; raises SiteError where that cannot be."""
 
 
@@ -226,7 +226,7 @@ class Relay:
             return [Forward(parcels[0])]
         bodies = [parcel.body for parcel in parcels if parcel.body]
         try:
-            body = self.merge(key[0], bodies) if len(bodies) > 1 else b"".join(bodies)
+            body = self.merge(key[0], bodies) if len(bodies) > 1 else bodies[0] if bodies else b""
         except SiteError:  # the destination says what is wrong with which
             return [Forward(parcel) for parcel in parcels]
         parts: tuple[Part, ...] = tuple(parcel.part for parcel in parcels)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from transom.model.time import Micros
 from transom.widearea.parcels import (
+    Body,
     Delays,
     FlowName,
     Parcel,
@@ -63,7 +64,7 @@ class Fix:
 
     def parcel(
         self,
-        body: bytes = b"",
+        body: Body = b"",
         partitions: Sequence[PartitionProgress] = (),
         arrived: Micros | None = None,
         counts: RowCounts | None = None,

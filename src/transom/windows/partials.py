@@ -143,17 +143,17 @@ def split_rows(
         states: Columns of shape (rows,) for some of the primitives.
         primitives: Types of the states' columns.
     """
-    order = _ordered([*groups, ids])
+    order = ordered([*groups, ids])
     ids, groups = ids[order], [column[order] for column in groups]
     fresh = np.ones(len(ids), np.bool_)
     fresh[1:] = _differs(groups)
     first = fresh.copy()
     first[1:] |= ids[1:] != ids[:-1]
-    if first.all():
+    if not (order[1:] > order[:-1]).all():
         states = {p: rows_of(state, order) for p, state in states.items()}
-    else:
+    if not first.all():
         reduction = Reduction.of(np.cumsum(first) - 1, int(first.sum()))
-        states = {p: reduction(p, rows_of(state, order), primitives[p]) for p, state in states.items()}
+        states = {p: reduction(p, state, primitives[p]) for p, state in states.items()}
         ids, fresh, groups = ids[first], fresh[first], [column[first] for column in groups]
     for begin, end in itertools.pairwise([*np.flatnonzero(fresh).tolist(), len(ids)]):
         rows = slice(begin, end)
@@ -161,7 +161,7 @@ def split_rows(
         yield tuple(int(column[begin]) for column in groups), Partial(ids[rows], columns)
 
 
-def _ordered(columns: Sequence[Slots]) -> Slots:
+def ordered(columns: Sequence[Slots]) -> Slots:
     """Return the places of the rows in order of the columns, equal ones in theirs; as `np.lexsort`, but faster.
 
     Where they have room, columns and place are one number: these are sorted, which is what processors do best.
@@ -200,6 +200,9 @@ def concatenated(
 ) -> tuple[Slots, dict[Primitive, State]]:
     """Return the rows of some partials one after the other, ids and states; at least one part."""
     states: dict[Primitive, State] = {}
+    if len(parts) == 1:
+        mine = parts[0].states
+        return parts[0].ids, {p: mine.get(p) or p.empty(len(parts[0]), types) for p, types in primitives.items()}
     for primitive, types in primitives.items():
         neutral = [part.states.get(primitive) or primitive.empty(len(part), types) for part in parts]
         states[primitive] = {name: np.concatenate([state[name] for state in neutral]) for name in neutral[0]}

@@ -33,6 +33,10 @@ _NEIGHBOURS = 64
 """Pieces with fewer rows than this in the mean cost more than copying them."""
 _TAKEN = 1 << 30
 """Bytes below which Arrow takes rows of a table; it makes one piece of its texts then, which has 2 GB at most."""
+_GROUPED = 64 << 20
+"""Bytes of a table below which its rows are put in the order of their conditions once, for all of these."""
+_SHARED = 1 << 16
+"""Rows of a table up to which states are decoded once for all conditions, whoever asks for which."""
 Places: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 _STATE = re.compile(r"(_s\d+_)(.*)", re.DOTALL)
 _LONG = 1 << 16
@@ -62,6 +66,10 @@ class PartialTable:
     contents: Contents
     read: dict[str, State] = field(default_factory=dict, init=False)
     """States that were decoded already, as they are in the table, by lasting names; nobody changes them."""
+    within: tuple[PartialTable, slice] | None = None
+    """The table of which it is some rows, and which, where states are decoded for all of these at once."""
+    _decoded: dict[str, tuple[Types, State]] = field(default_factory=dict, init=False)
+    """By lasting name, what was decoded for tables of some rows, and of which types; nobody changes it."""
 
     @classmethod
     def of(cls, table: pa.Table) -> PartialTable:
@@ -80,8 +88,13 @@ class PartialTable:
             return self
         order, edges = self._by_condition
         number = self.contents.conditions.index(condition)
-        rows = rows_at(self._untagged, order[edges[number] : edges[number + 1]])
-        return PartialTable(rows, replace(self.contents, conditions=(condition,)))
+        first, last = edges[number : number + 2].tolist()
+        if self._grouped is None:
+            rows, within = rows_at(self._untagged, order[first:last]), None
+        else:
+            rows = self._grouped.table.slice(first, last - first)
+            within = (self._grouped, slice(first, last)) if self.table.num_rows <= _SHARED else None
+        return PartialTable(rows, replace(self.contents, conditions=(condition,)), within=within)
 
     @cached_property
     def _by_condition(self) -> tuple[Places, Places]:
@@ -89,6 +102,15 @@ class PartialTable:
         tags = self.table.column(TAG).to_numpy()
         order: Places = np.argsort(tags, kind="stable")
         return order, np.searchsorted(tags[order], np.arange(len(self.contents.conditions) + 1))
+
+    @cached_property
+    def _grouped(self) -> PartialTable | None:
+        """Its rows in the order of `_by_condition`; None where so much is not held twice."""
+        if self._untagged.get_total_buffer_size() >= _GROUPED:
+            return None
+        order, _ = self._by_condition
+        ordered = bool((order[1:] > order[:-1]).all())
+        return PartialTable(self._untagged if ordered else self._untagged.take(pa.array(order)), self.contents)
 
     @cached_property
     def _untagged(self) -> pa.Table:
@@ -107,11 +129,23 @@ class PartialTable:
         found: dict[Primitive, State] = {}
         for primitive, name in wanted.items():
             if name in self.contents.primitives:
-                there = self.columns_of(name)
-                now = _as_now(there, types.get(primitive, {}), name)
-                same = name in self.read and all(now[column] is array for column, array in there.items())
-                found[primitive] = self.read[name] if same else primitive.decode(now)
+                found[primitive] = self._state(primitive, name, types.get(primitive, {}))
         return found
+
+    def _state(self, primitive: Primitive, name: str, types: Types) -> State:
+        if self.within is not None and primitive.small:
+            whole, rows = self.within
+            known = whole._decoded.get(name)
+            if known is None or known[0] != types:
+                there = whole.columns_of(name)
+                if all(array.type == types.get(column, array.type) for column, array in there.items()):
+                    known = whole._decoded[name] = (types, primitive.decode(there))
+            if known is not None and known[0] == types:
+                return {column: array[rows].copy() for column, array in known[1].items()}
+        there = self.columns_of(name)
+        now = _as_now(there, types, name)
+        same = name in self.read and all(now[column] is array for column, array in there.items())
+        return self.read[name] if same else primitive.decode(now)
 
     def columns_of(self, name: str) -> dict[str, pa.Array]:
         """Return the columns of the states of a primitive that it has, given its lasting name."""
@@ -256,7 +290,7 @@ def rows_at(table: pa.Table, places: Places) -> pa.Table:
         return table.slice(int(places[0]) if len(places) else 0, len(places))
     breaks = np.flatnonzero(np.diff(places) != 1) + 1
     if len(places) < _NEIGHBOURS * (len(breaks) + 1):
-        if table.nbytes < _TAKEN:
+        if table.get_total_buffer_size() < _TAKEN:
             return table.take(pa.array(places))
         chosen = np.zeros(table.num_rows, np.bool_)
         chosen[places] = True

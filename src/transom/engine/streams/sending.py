@@ -80,7 +80,7 @@ class CutRange:
     @cached_property
     def nbytes(self) -> int:
         """Of its partials."""
-        return int(self.table.nbytes)
+        return int(self.table.get_total_buffer_size())
 
     @classmethod
     def of(cls, held: Mapping[str, Any], table: pa.Table) -> CutRange:

@@ -123,6 +123,19 @@ def executor_function_of(primitive: Primitive) -> ExecutorFunction | None:
     return found
 
 
+def of_runs(primitive: Primitive, state: State, starts: Slots, longest: int) -> State | None:
+    """Return the merged rows of each run of rows in one step, the same as by `merge_into`; None where there is no way.
+
+    Args:
+        primitive: Whose state it is; those for which there is a way have a method of this name.
+        state: Rows, those of each run together; left as it is.
+        starts: Where each run begins; the first at 0, and every run has rows.
+        longest: No run has more rows.
+    """
+    found: Callable[[State, Slots, int], State | None] | None = getattr(primitive, "of_runs", None)
+    return None if found is None else found(state, starts, longest)
+
+
 @dataclass(frozen=True)
 class ResultContext:
     """The context of a result: what it may depend on besides the states."""

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from transom.model.expression import Expression
-from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where, state_key
+from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types, Where, state_key
 from transom.windows.aggregates.filtered import Filterable
 from transom.windows.aggregates.flaws import flaw_of_counts
-from transom.windows.aggregates.values import to_values
+from transom.windows.aggregates.values import numbers_of
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Count:
 
     def decode(self, columns: Mapping[str, pa.Array]) -> State:
         """Return the counts."""
-        return {"count": to_values(columns["count"])[0]}
+        return {"count": numbers_of(columns["count"])}
 
     def encode(self, state: State, types: Types) -> dict[str, pa.Array]:
         """Return the counts as Arrow."""
@@ -56,6 +56,10 @@ class Count:
     def merge_into(self, into: State, slots: Where, other: State) -> None:
         """Add."""
         into["count"][slots] += other["count"]
+
+    def of_runs(self, state: State, starts: Slots, longest: int) -> State | None:
+        """Add."""
+        return {"count": np.add.reduceat(state["count"], starts)}
 
     def flaw(self, columns: Mapping[str, pa.Array]) -> str:
         """Return what is wrong with the numbers of rows."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from transom.windows.aggregates.base import Primitive
+from transom.windows.aggregates.base import Primitive, Slots, State
 from transom.windows.aggregates.onevalue import OneValue, OneValueOf
 from transom.windows.aggregates.values import Values, less
 
@@ -26,6 +26,13 @@ class Extreme(OneValue):
         """Return the better ones."""
         largest = self.function in ("max", "bool_or")
         return np.where(less(left, right) if largest else less(right, left), right, left)
+
+    def of_runs(self, state: State, starts: Slots, longest: int) -> State | None:
+        """Return the best of each run of whole numbers; of others equal ones can differ."""
+        if state["value"].dtype.kind not in "iub" or not state["valid"].all():
+            return None
+        best = np.maximum if self.function in ("max", "bool_or") else np.minimum
+        return {"value": best.reduceat(state["value"], starts), "valid": np.ones(len(starts), np.bool_)}
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ def flaw_of_counts(counts: pa.Array) -> str:
     """
     if counts.null_count:
         return "a number of rows is missing"
-    least, most = pc.min_max(counts).as_py().values() if len(counts) else (0, 0)
+    values = counts.to_numpy()
+    least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
     wrong = least if least < 0 else most
     return "" if 0 <= wrong <= MOST_ROWS else f"it counts {wrong} rows"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transom.windows.aggregates.base import Primitive, Slots, State, Types
+from transom.windows.aggregates.base import Primitive, Slots, State, Types, of_runs
 
 
 def take(state: State, rows: Slots) -> State:
@@ -30,6 +30,8 @@ class Reduction:
     """Length of the result."""
     order: Slots
     """The rows by their slots."""
+    ordered: bool
+    """Whether they are in that order."""
     starts: Slots
     """Where in this order the rows of each slot begin."""
     rounds: Sequence[tuple[Slots, Slots]]
@@ -49,7 +51,7 @@ class Reduction:
             rounds.append((place[odd - 1], place[odd]))
             even = rank % 2 == 0
             rank, place = rank[even] // 2, place[even]
-        return cls(slots, n_slots, order, starts, rounds)
+        return cls(slots, n_slots, order, bool((order[1:] > order[:-1]).all()), starts, rounds)
 
     def __call__(self, primitive: Primitive, state: State, types: Types) -> State:
         """Return a state of `n_slots` slots in which all rows with equal slots are merged.
@@ -64,6 +66,11 @@ class Reduction:
             if len(self.slots):
                 primitive.merge_into(result, self.slots, state)
             return result
+        if len(self.starts) == self.n_slots:
+            ordered = state if self.ordered else take(state, self.order)
+            merged = of_runs(primitive, ordered, self.starts, 1 << len(self.rounds))
+            if merged is not None:
+                return merged
         rows = primitive.empty(len(self.order), types)
         primitive.merge_into(rows, np.arange(len(self.order)), take(state, self.order))
         for into, others in self.rounds:

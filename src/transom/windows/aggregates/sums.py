@@ -14,8 +14,18 @@ from transom.errors import QueryFailedError
 from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types, Where, at, state_key
 from transom.windows.aggregates.flaws import flaw_of_counts
 from transom.windows.aggregates.oneinput import OneInputAggregate, SmallPrimitive
-from transom.windows.aggregates.values import Mask, Values, fits, fitting, from_values, storage_dtype, to_values
+from transom.windows.aggregates.values import (
+    Mask,
+    Values,
+    fits,
+    fitting,
+    from_values,
+    numbers_of,
+    storage_dtype,
+    to_values,
+)
 
+_WRAPS = 1 << 63
 OVERFLOW_REMEDY = "Cast the input to a wider type, or set spark.sql.ansi.enabled to false to get Spark's other result."
 
 
@@ -40,7 +50,7 @@ class Sum(SmallPrimitive):
     def decode(self, columns: Mapping[str, pa.Array]) -> State:
         """Return the sums; a decimal null with a count is an overflow, a null without is zero."""
         values, valid = to_values(columns["sum"])
-        count, carry = to_values(columns["count"])[0], to_values(columns["carry"])[0]
+        count, carry = numbers_of(columns["count"]), numbers_of(columns["carry"])
         if values.dtype == object:
             values[(count == 0) & ~valid] = 0
             moved = np.flatnonzero(carry)
@@ -79,6 +89,13 @@ class Sum(SmallPrimitive):
         if into["sum"].dtype == np.int64:
             rows, direction = _wraps(into["sum"][slots], other["sum"])
             into["carry"][at(slots, rows)] += direction
+
+    def of_runs(self, state: State, starts: Slots, longest: int) -> State | None:
+        """Add whole numbers, where no sum can wrap; what floats make depends on the order."""
+        sums = state["sum"]
+        if sums.dtype != np.int64 or longest * max(-int(sums.min()), int(sums.max())) >= _WRAPS:
+            return None
+        return {name: np.add.reduceat(column, starts) for name, column in state.items()}
 
     def flaw(self, columns: Mapping[str, pa.Array]) -> str:
         """Return what is wrong with the numbers of values, or of wraps, of which each value brings one at most."""
