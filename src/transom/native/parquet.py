@@ -7,7 +7,7 @@ that are read as others, times before 1900 among them, which Spark may move from
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,10 +74,15 @@ class ParquetReader:
                 groups = groups_of(opened.fileno())
                 with pq.ParquetFile(opened, pre_buffer=False, page_checksum_verification=True) as file:
                     self._check_types(file)
-                    for number, group in enumerate(groups):
-                        if group.rows and start <= group.start and (end is None or group.start < end):
-                            self._check_pages(opened.fileno(), group)
-                            yield from self._rows(file, number, group.rows)
+                    mine = [
+                        number
+                        for number, group in enumerate(groups)
+                        if group.rows and start <= group.start and (end is None or group.start < end)
+                    ]
+                    for number in mine:
+                        self._check_pages(opened.fileno(), groups[number])
+                    if mine:
+                        yield from self._rows(file, mine, sum(groups[number].rows for number in mine))
         except (pa.ArrowException, ValueError, LookupError, OverflowError) as error:
             raise UncertainError(str(error)) from error
 
@@ -100,10 +105,10 @@ class ParquetReader:
             if chunk.name in self.schema.names:
                 check_pages(file, chunk, group.rows)
 
-    def _rows(self, file: pq.ParquetFile, number: int, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a row group."""
+    def _rows(self, file: pq.ParquetFile, numbers: Sequence[int], rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of some row groups, together: many small ones would cost as much as large ones."""
         count = 0
-        for batch in file.iter_batches(ROWS, [number], self.schema.names, use_threads=False):
+        for batch in file.iter_batches(ROWS, numbers, self.schema.names, use_threads=False):
             count += batch.num_rows
             columns = [_certain(batch.column(field.name), field.type) for field in self.schema]
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
