@@ -73,6 +73,31 @@ def test_the_traceback_of_a_worker(text, names):
     assert [(link.names[0], link.text) for link in worker_errors(text)] == names
 
 
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        (None, "No such file or directory"),
+        ("echo Traceback >&2; echo 'OSError: too long' >&2; exit 1", "OSError: too long"),
+        ("exit 1", "EOFException occurred while reading the port number"),
+    ],
+)
+def test_a_python_that_does_not_start_is_no_fault_of_a_query(spark, tmp_path, monkeypatch, program, reason):
+    python = tmp_path / "python"
+    if program is not None:
+        python.write_text(f"#!/bin/sh\n{program}\n")
+        python.chmod(0o755)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
+    found = failure(lambda: spark.sparkContext.parallelize([1], 1).map(abs).collect())
+    assert (found.kind, found.of_query) == (FailureKind.NO_PYTHON, False)
+    assert reason in found.reason
+    with pytest.raises(SessionError, match=r"Python cannot be started where tasks run: .*PYSPARK_PYTHON"):
+        raise found.ending("The micro-batch")
+
+
+def test_who_says_the_words_of_spark_is_no_python_that_does_not_start():
+    assert classify(ValueError("Error from python worker:")).kind is FailureKind.OTHER
+
+
 @pytest.mark.parametrize("text", ["No space left on device", "/a/b.parquet (No space left on device)"])
 def test_a_full_disk_in_the_words_of_java(text):
     error = SimpleNamespace(names=("java.io.FileNotFoundException", "java.io.IOException"), text=text, code=None)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import takewhile
 
 from transom.causes import Link, links_of, python_causes
 from transom.errors import CheckpointError, CheckpointFullError, SessionError, SourceAwayError, TransomError
@@ -29,6 +30,7 @@ class FailureKind(Enum):
     SPARK_GONE = "Spark is gone"
     MEMORY = "memory ran out"
     CANCELLED = "the Spark job was cancelled"
+    NO_PYTHON = "Python cannot be started where tasks run"
     EXECUTOR_LOST = "an executor was lost"
     PARTITION_GONE = "a partition is gone that can be made again"
     SOURCE_AWAY = "its source did not answer"
@@ -74,6 +76,8 @@ _REMEDIES = {
     FailureKind.SPARK_GONE: f"{_AGAIN}: start the application again; it goes on from its checkpoint.",
     FailureKind.MEMORY: f"{_AGAIN}: give Spark or Python more memory, or set max_rows_per_cut lower, and run again.",
     FailureKind.CANCELLED: f"{_AGAIN}: run again, and let its Spark jobs end.",
+    FailureKind.NO_PYTHON: f"{_AGAIN}: let every machine have the driver's Python and packages, at the path that "
+    "PYSPARK_PYTHON or spark.pyspark.python says, and run again.",
     FailureKind.EXECUTOR_LOST: f"{_AGAIN}: see in the logs of the executors why they end, and run again.",
     FailureKind.SOURCE_AWAY: f"{_AGAIN}: it is read again when the source answers.",
     FailureKind.CHECKPOINT: "Repair it, and run again.",
@@ -137,6 +141,13 @@ _LOST = ("ExecutorLostFailure", "FetchFailed")
 """Spark's names of the ends of tasks; that of a job has them in its text only."""
 _UNFETCHED = "Cannot fetch record for offset"
 """Words of Spark's Kafka reader when no broker answers in time, in an exception that means any timeout."""
+_NO_DAEMON = "Error from python worker:"
+"""First words of Spark where Python said something else than the port that it listens at; then what it said."""
+_NO_PORT = "EOFException occurred while reading the port number"
+"""The same where it said nothing."""
+_NOT_RUN = "Cannot run program"
+"""First words of Java where there is no such file."""
+_PATH = "PYTHONPATH was:"
 _FULL = {errno.ENOSPC: "No space left on device", errno.EDQUOT: "Disk quota exceeded"}
 _WORDS = (*_FULL.values(), *map(os.strerror, _FULL))
 """Java has no class or number for them, only the words of the operating system; in brackets if it opened a file."""
@@ -153,6 +164,8 @@ def _kind(link: Link) -> FailureKind | None:
         return FailureKind.PARTITION_GONE
     if names & {"builtins.FileNotFoundError", "java.io.FileNotFoundException", "java.nio.file.NoSuchFileException"}:
         return FailureKind.FILE_MISSING
+    if _is_no_python(names, text):
+        return FailureKind.NO_PYTHON
     if "org.apache.kafka.common.errors.RetriableException" in names or text.startswith(_UNFETCHED):
         return FailureKind.SOURCE_AWAY
     if link.condition == "SPARK_JOB_CANCELLED":
@@ -165,6 +178,12 @@ def _kind(link: Link) -> FailureKind | None:
     if "java.lang.IllegalStateException" in names and any(word in text for word in _GONE):
         return FailureKind.SPARK_GONE
     return None
+
+
+def _is_no_python(names: Collection[str], text: str) -> bool:
+    """Tell whether Java says that a Python, or what Spark starts there, did not begin to work."""
+    started = "java.io.IOException" in names and text.startswith(_NOT_RUN)
+    return started or ("org.apache.spark.SparkException" in names and text.lstrip().startswith((_NO_DAEMON, _NO_PORT)))
 
 
 def _spark_gone(error: BaseException) -> bool:
@@ -199,6 +218,9 @@ def _reason(links: Sequence[Link], error: BaseException) -> str:
     if not said:
         return type(error).__name__
     name, lines = said[0].names[0].removeprefix("builtins."), said[0].text.strip().splitlines()
+    if lines and lines[0].strip() == _NO_DAEMON:  # of a traceback the last line says why
+        told = [line.strip() for line in takewhile(lambda line: line.strip() != _PATH, lines[1:])]
+        return (next((line for line in reversed(told) if line), "") or _NO_DAEMON)[:LONGEST]
     text = lines[0].strip() if lines else ""
     if re.match(r"\[[A-Z0-9_.]+\] ", text):  # an error condition of Spark
         return text[:LONGEST]

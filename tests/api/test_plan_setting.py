@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "planning"))
 from profiles import profile
 
 
-def session(cores: int = 2, **conf: str) -> Any:
-    context = SimpleNamespace(defaultParallelism=cores, getConf=lambda: conf)
+def session(cores: int = 2, master: str = "spark://head:7077", **conf: str) -> Any:
+    context = SimpleNamespace(defaultParallelism=cores, getConf=lambda: conf, master=master)
     return SimpleNamespace(sparkContext=context, version="4.0.0", _jsparkSession=None)
 
 
@@ -39,6 +39,11 @@ def test_without_a_plan_nothing_is_asked_for() -> None:
 def test_it_is_refused_beside_dynamic_allocation() -> None:
     with pytest.raises(DefinitionError, match=r"plan: Spark's dynamic allocation sets the number of executors, too"):
         profile_to_begin("auto", session(**{"spark.dynamicAllocation.enabled": "true"}), ["s"])
+
+
+def test_in_local_mode_nothing_is_allocated_whatever_the_settings_say() -> None:
+    local = session(master="local[2]", **{"spark.dynamicAllocation.enabled": "true"})
+    assert profile_to_begin("auto", local, ["s"]) is None
 
 
 def test_a_profile_of_this_application_is_begun_with(tmp_path: Path) -> None:

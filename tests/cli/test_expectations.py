@@ -57,6 +57,19 @@ def test_prediction_stands_beside_measurement_and_changes_below(run) -> None:
     assert json.loads(run(answer(), "--json").stdout)["streams"]["clicks"]["expected"]["mean"] == 0.19
 
 
+@pytest.mark.parametrize(
+    ("executors", "said"),
+    [
+        (None, "slots = 2; of each stream"),
+        ({"there": 0, "asked": None, "most": 4}, "slots = 2; of each stream"),
+        ({"there": 3, "asked": 3, "most": 4}, "slots = 2, executors = 3; of each stream"),
+        ({"there": 2, "asked": 3, "most": 4}, "slots = 2, executors = 3 (2 there); of each stream"),
+    ],
+)
+def test_executors_that_plans_ask_for_are_said(run, executors: dict[str, int | None] | None, said: str) -> None:
+    assert said in run({**answer(), "executors": executors}).output
+
+
 def test_what_is_not_known_yet_is_said(run) -> None:
     unknown = answer(expected=None, unknown="profile: of 'clicks' 3 cuts were measured, and 16 are needed.")
     assert "nothing is expected yet. profile: of 'clicks' 3 cuts were measured" in run(unknown).output

@@ -1,6 +1,7 @@
-"""Collections on a standalone cluster, of which a worker is lost and another one comes; a program of its own.
+"""What happens on a standalone cluster of two workers with two cores each; a program of its own.
 
-`python standalone_checks.py DIRECTORY` prints what it saw as one JSON object.
+`python standalone_checks.py NAME DIRECTORY` prints what it saw as one JSON object: of `collections`, while a worker is
+lost and another one comes; of an application that is `growing` by what it asks for, and gives back.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from executors import await_executors, drained, next_stage, stages
 from pyspark.sql import SparkSession
 from tests.cluster.drivers import FOUR_EXECUTORS
 from tests.cluster.standalone import StandaloneCluster
+from tier_checks import grows
 
 import transom as tm
 from transom.engine.placed import placed
@@ -52,7 +54,7 @@ def ask(running: Running, workers: list[Path]) -> dict[str, Any]:
     return {"found": found, "exchanged": exchanged(running.spark, first), **there(running, workers)}
 
 
-def check(spark: SparkSession, cluster: StandaloneCluster, directory: Path) -> dict[str, Any]:
+def collections(spark: SparkSession, cluster: StandaloneCluster, directory: Path) -> dict[str, Any]:
     """Datasets and what is derived of them are asked while workers go and come."""
     await_executors(spark, "", 4)
     first = next_stage(spark)
@@ -73,12 +75,25 @@ def check(spark: SparkSession, cluster: StandaloneCluster, directory: Path) -> d
     return {"added": added, "derived": running.shuffled, "steps": [begun, smaller, again, larger, settled]}
 
 
-def main(directory: Path) -> None:
+def growing(spark: SparkSession, cluster: StandaloneCluster, directory: Path) -> dict[str, Any]:
+    """An application that is to begin with one executor asks for three, and gives one back while another is killed."""
+    there = await_executors(spark, "", 4)
+    return {"there": there, **grows(spark, 3, strike=True)}
+
+
+CHECKS = {
+    # On a busy machine tasks shall not go elsewhere either.
+    "collections": (collections, {"spark.locality.wait.process": "10min"}),
+    "growing": (growing, {"spark.executor.instances": "1"}),
+}
+
+
+def main(name: str, directory: Path) -> None:
     """Run the cluster and look."""
+    check, conf = CHECKS[name]
     with StandaloneCluster(directory, workers=2) as cluster:
         builder = tm.session_builder().master(cluster.master).config("spark.driver.host", "127.0.0.1")
-        # On a busy machine tasks shall not go elsewhere either.
-        for key, value in {**FOUR_EXECUTORS, "spark.locality.wait.process": "10min"}.items():
+        for key, value in {**FOUR_EXECUTORS, **conf}.items():
             builder = builder.config(key, value)
         spark = builder.getOrCreate()
         spark.sparkContext.setLogLevel("OFF")
@@ -89,4 +104,4 @@ def main(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(sys.argv[1], Path(sys.argv[2]))

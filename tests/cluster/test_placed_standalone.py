@@ -1,4 +1,5 @@
-"""Collections on a standalone cluster of two workers with two executors each: where partitions are, what is moved."""
+"""On a standalone cluster of two workers with two executors each: where partitions of collections are, what is moved;
+and an application that asks for executors, and gives them back."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import sys
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cluster.standalone import environment
@@ -15,12 +17,29 @@ from tests.cluster.standalone import environment
 pytestmark = pytest.mark.slow
 
 
-def test_a_lost_worker_costs_what_was_there_and_another_one_takes_its_share(tmp_path: Path) -> None:
-    pytest.importorskip("networkx")
-    program = [sys.executable, str(Path(__file__).with_name("standalone_checks.py")), str(tmp_path)]
+def seen_of(name: str, directory: Path) -> dict[str, Any]:
+    program = [sys.executable, str(Path(__file__).with_name("standalone_checks.py")), name, str(directory)]
     done = subprocess.run(program, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4_000:]
-    seen = json.loads(done.stdout.splitlines()[-1])
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_an_application_has_as_many_executors_as_it_asks_for_though_the_cluster_gives_all(tmp_path: Path) -> None:
+    found = seen_of("growing", tmp_path)
+    assert len(found["there"]) == 4, "as a standalone cluster does not know spark.executor.instances"
+    assert found["began"] in found["there"]
+    assert len(found["grown"]) == 3
+    assert len(found["groups"]) == 3, "the new ones have groups"
+    assert len(found["left"]) == 2
+    assert found["killed"] not in found["left"], "another one came in its place"
+    assert found["emptied"]
+    assert found["same"]
+    assert len(found["ended"]) == 1
+
+
+def test_a_lost_worker_costs_what_was_there_and_another_one_takes_its_share(tmp_path: Path) -> None:
+    pytest.importorskip("networkx")
+    seen = seen_of("collections", tmp_path)
     steps = seen["steps"]
     for step in steps:
         assert step["alike"], "corresponding partitions of all datasets are at the same executor"

@@ -102,11 +102,25 @@ def elastic(spark: SparkSession) -> dict[str, Any]:
 
 
 def growing(spark: SparkSession) -> dict[str, Any]:
-    """An application begins on one executor, asks for three while it runs, and gives them back: one on the way."""
-    began, other, third = outlasting(lambda: _as_many(spark, 3), WAIT, SystemClock())
+    """An application begins on one executor of three, as two are ended; see `grows`."""
+    _, other, third = outlasting(lambda: _as_many(spark, 3), WAIT, SystemClock())
     end = spark.sparkContext._jvm.PythonUtils.toSeq([other, third])
     spark.sparkContext._jsc.sc().killExecutors(end)
     outlasting(lambda: _as_many(spark, 1), WAIT, SystemClock())
+    found = grows(spark, 3)
+    nowhere = spark.sparkContext._jvm.PythonUtils.toScalaMap({})
+    spark.sparkContext._jsc.sc().requestTotalExecutors(3, 0, nowhere)
+    return found
+
+
+def grows(spark: SparkSession, most: int, strike: bool = False) -> dict[str, Any]:
+    """An application begins on one executor, asks for more while it runs, and gives them back: one on the way.
+
+    Args:
+        spark: The session.
+        most: As many as it asks for.
+        strike: Whether one that should stay is killed as another one goes.
+    """
     apps: list[tm.App] = []
     seen: dict[str, Any] = {}
 
@@ -120,32 +134,33 @@ def growing(spark: SparkSession) -> dict[str, Any]:
     def change(commits: int) -> None:
         if commits == 2:
             outlasting(lambda: _counted(loop().tuner.executors), WAIT, SystemClock())
-            loop().tuner.change(replace(loop().tuner.tuning, executors=3), "a test", planned=True)
+            (seen["began"],) = outlasting(lambda: as_many(1), WAIT, SystemClock())
+            loop().tuner.change(replace(loop().tuner.tuning, executors=most), "a test", planned=True)
         if commits == 4:
-            seen["grown"] = outlasting(lambda: as_many(3), WAIT, SystemClock())
+            seen["grown"] = outlasting(lambda: as_many(most), WAIT, SystemClock())
         if 4 < commits <= 8 or 10 < commits < 14:
             stream().state.executors.arrive()
         if commits == 8:
             seen["groups"] = dict(stream().state.executors.standing.groups)
-            loop().tuner.change(replace(loop().tuner.tuning, executors=2), "a test", planned=True)
+            loop().tuner.change(replace(loop().tuner.tuning, executors=most - 1), "a test", planned=True)
         if commits == 9:
-            outlasting(lambda: _leaving(loop().tuner.executors), WAIT, SystemClock())
+            going = outlasting(lambda: _leaving(loop().tuner.executors), WAIT, SystemClock())
+            if strike:
+                seen["killed"] = next(id for id in reversed(seen["grown"]) if id not in going)
+                kill(placed.Tasks(spark, [seen["killed"]]).run(lambda _: here().encode())[0].decode())
         if commits == 14:
-            seen["left"] = outlasting(lambda: as_many(2), WAIT, SystemClock())
+            seen["left"] = outlasting(lambda: as_many(most - 1), WAIT, SystemClock())
             seen["emptied"] = set(stream().state.executors.standing.groups) <= set(seen["left"])
 
     def stream() -> Any:
         return next(iter(loop().streams.values()))
 
-    settings = {"plan": "auto", "max_executors": 3, "max_rows_per_cut": 250}
+    settings = {"plan": "auto", "max_executors": most, "max_rows_per_cut": 250}
     found, progress = windows(spark, "cluster", change, apps.append, **settings)
     at_the_end = outlasting(lambda: _as_many(spark, 1), WAIT, SystemClock())
-    nowhere = spark.sparkContext._jvm.PythonUtils.toScalaMap({})
-    spark.sparkContext._jsc.sc().requestTotalExecutors(3, 0, nowhere)
     return {
         **seen,
         "same": found == plain_windows(spark),
-        "began": began,
         "ended": at_the_end,
         "moved": progress.moved_groups,
         "lost": list(progress.lost_executors),

@@ -14,6 +14,7 @@ from transom.engine.loop.executors import Executors, make_executors
 from transom.engine.placed.placed import ExecutorInfo
 from transom.errors import DefinitionError
 from transom.model.time import ManualClock
+from transom.placement.grants import Grant
 from transom.planning.fleet import Fleet
 
 SECOND = 1_000_000
@@ -36,14 +37,18 @@ class Groups:
 class Run:
     """Executors of an application, of which there were some at its start."""
 
-    def __init__(self, first: int = 2, most: int = 4, in_files: bool = True, **cluster: Any) -> None:
+    def __init__(
+        self, first: int = 2, most: int = 4, in_files: bool = True, grant: Grant | None = None, **cluster: Any
+    ) -> None:
         self.clock, self.notes = ManualClock(), list[str]()
         self.cluster = Cluster(self.clock, first, **cluster)
         self.groups = Groups({str(number): 2 for number in range(first)} if in_files else {})
         stores = [SimpleNamespace(store=SimpleNamespace(parts=["one"] if in_files else []))]
         streams: Any = {"s": SimpleNamespace(state=SimpleNamespace(executors=self.groups, stores=stores))}
         self.threads: Any = AtOnce()
-        self.executors = Executors(streams, most, self.cluster, self.clock, self.notes.append, self.threads)
+        self.executors = Executors(
+            streams, most, self.cluster, self.clock, self.notes.append, self.threads, grant or Grant()
+        )
         self.pass_seconds(3)
 
     def pass_seconds(self, seconds: int) -> Run:
@@ -152,7 +157,17 @@ def test_executors_that_do_not_come_are_told_once() -> None:
     run.pass_seconds(50)
     assert run.notes == []
     run.pass_seconds(600)
-    assert run.notes == ["4 executors were asked for; for a minute there have been 3."]
+    assert run.notes == [
+        "4 executors were asked for; for a minute there have been 3. Settings are for these until others come."
+    ]
+    fleet = run.executors.fleet
+    assert fleet is not None
+    assert (fleet.asked, fleet.room) == (4, 3)
+    run.cluster.room = 4
+    run.pass_seconds(20)
+    fleet = run.executors.fleet
+    assert fleet is not None
+    assert fleet.room is None
 
 
 def test_what_spark_refuses_is_told_once_and_asked_for_again() -> None:
@@ -194,7 +209,7 @@ def test_the_loop_waits_for_no_answer() -> None:
 def test_more_than_the_most_that_were_there_stay() -> None:
     run = Run(3, 2).pass_seconds(20)
     assert run.executors.fleet == Fleet(3, 3, 3, 1)
-    assert run.notes == ["max_executors is 2, and there are 3 executors: these all stay."]
+    assert run.notes == ["max_executors is 2, and 3 executors stay in any case."]
 
 
 def test_while_there_is_no_executor_nothing_is_planned() -> None:
@@ -205,8 +220,13 @@ def test_while_there_is_no_executor_nothing_is_planned() -> None:
     assert run.executors.fleet == Fleet(2, 2, 4, 1)
 
 
-def session(master: str, name: str = "app-1") -> Any:
-    return SimpleNamespace(sparkContext=SimpleNamespace(master=master, applicationId=name))
+STANDALONE = "spark://head:7077"
+
+
+def session(master: str, name: str = "app-1", **conf: str) -> Any:
+    conf = {f"spark.{key.replace('_', '.')}": value for key, value in conf.items()}
+    context = SimpleNamespace(master=master, applicationId=name, getConf=lambda: conf)
+    return SimpleNamespace(sparkContext=context)
 
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[*]"])
@@ -227,7 +247,7 @@ def test_none_are_given_back_before_their_number_has_been_the_same_for_five_minu
     assert run.executors.spare() is None
     run.pass_seconds(2)
     assert run.executors.fleet == Fleet(4, 2, 4, 1)
-    assert run.executors.spare() == "there have been 4 executors for 5 minutes"
+    assert run.executors.spare() == "the number of executors has been 4 for 5 minutes"
     run.executors.ask(2)
     run.pass_seconds(301)
     assert run.executors.spare() is None, "so many were there at the start"
@@ -254,3 +274,63 @@ def test_executors_with_few_cores_count_for_all() -> None:
     fleet = run.executors.fleet
     assert fleet is not None
     assert fleet.cores == 2
+
+
+def test_a_cluster_that_gives_all_is_left_with_as_many_as_the_settings_say() -> None:
+    run = Run(4, 4, in_files=False, grant=Grant(gives_all=True, stated=1)).pass_seconds(20)
+    assert run.notes == ["The cluster gave 4 executors, and spark.executor.instances is 1: the others are given back."]
+    assert run.cluster.asked == [1]
+    assert run.there() == ["0"]
+    assert run.executors.fleet == Fleet(1, 1, 4, 1, gives_back=False)
+    run.executors.ask(3)
+    run.pass_seconds(60)
+    run.executors.close()
+    assert run.cluster.asked == [1, 3, 1]
+    assert len(run.there()) == 1
+
+
+def test_a_cluster_that_gives_all_gives_no_more_than_may_be_asked_for() -> None:
+    run = Run(3, 2, in_files=False, grant=Grant(gives_all=True)).pass_seconds(20)
+    assert run.notes == ["The cluster gave 3 executors, and max_executors is 2: the others are given back."]
+    assert run.there() == ["0", "1"]
+
+
+def test_of_all_that_a_cluster_gives_what_is_not_needed_goes_and_the_end_of_a_run_leaves_them_as_they_were() -> None:
+    run = Run(3, 4, in_files=False, grant=Grant(gives_all=True)).pass_seconds(200)
+    assert run.executors.fleet == Fleet(3, 1, 4, 1, gives_back=False), "what is known of costs is rough at first"
+    assert run.executors.spare() is None
+    run.pass_seconds(120)
+    assert run.executors.fleet == Fleet(3, 1, 4, 1)
+    assert run.executors.spare() == "the number of executors has been 3 for 5 minutes"
+    assert run.cluster.asked == []
+    run.executors.ask(1)
+    run.pass_seconds(20)
+    assert run.there() == ["0"]
+    run.executors.close()
+    assert run.cluster.asked == [1, 3]
+
+
+def test_executors_that_a_cluster_gives_late_are_too_many_as_well() -> None:
+    run = Run(1, 4, in_files=False, grant=Grant(gives_all=True, stated=2))
+    run.cluster.come(2)
+    run.pass_seconds(30)
+    assert run.cluster.asked == [2]
+    assert len(run.there()) == 2
+
+
+def test_why_a_standalone_cluster_gives_one_for_each_worker_is_told() -> None:
+    run = Run(1, 4, grant=Grant(gives_all=True, whole_workers=True), room=1)
+    run.executors.ask(4)
+    run.pass_seconds(80)
+    assert run.notes[0].endswith("Without spark.executor.cores a standalone cluster gives one for each worker.")
+
+
+def test_no_more_are_asked_for_than_the_settings_of_spark_allow() -> None:
+    notes: list[str] = []
+    made = make_executors(session(STANDALONE, cores_max="2", executor_cores="1"), {}, 4, ManualClock(), notes.append)
+    assert made is not None
+    assert made.most == 2
+    (note,) = notes
+    assert note.startswith("spark.cores.max allows 2 executors, and max_executors is 4")
+    assert "set spark.executor.instances instead" in note
+    made.close()

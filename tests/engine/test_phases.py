@@ -181,20 +181,28 @@ def test_stamps_become_phases(watermark: int, close: float | None) -> None:
 
 def test_every_eighth_cut_is_watched() -> None:
     phases = PhaseRecorder()
-    seen = [phases.watches("s") for _ in range(3 * WATCHED)]
+    seen = [phases.watches("s", 0) for _ in range(3 * WATCHED)]
     assert [i for i, watched in enumerate(seen) if watched] == [0, WATCHED, 2 * WATCHED]
     each = PhaseRecorder(every=1)
-    assert all(each.watches("s") for _ in range(WATCHED))
+    assert all(each.watches("s", 0) for _ in range(WATCHED))
+
+
+@pytest.mark.parametrize(("length", "between"), [(0.3, 8), (0.5, 6), (1.0, 3), (2.9, 2), (20.0, 1)])
+def test_of_long_cuts_more_are_watched(length: float, between: int) -> None:
+    phases, each = PhaseRecorder(), round(length * SECOND)
+    seen = [i for i in range(50) if phases.watches("s", i * each)]
+    assert all(after - before <= between for before, after in itertools.pairwise(seen))
+    assert seen[1] == between
 
 
 def test_spark_is_asked_about_each_cut_of_streams_that_are_watched_closely() -> None:
     phases = PhaseRecorder()
     phases.closely.add("s")
-    seen = [(phases.watches("s"), phases.watches("other")) for _ in range(WATCHED + 1)]
+    seen = [(phases.watches("s", 0), phases.watches("other", 0)) for _ in range(WATCHED + 1)]
     assert all(closely for closely, _ in seen)
     assert [i for i, (_, other) in enumerate(seen) if other] == [0, WATCHED]
     phases.closely.clear()
-    assert not phases.watches("s")
+    assert not phases.watches("s", 0)
 
 
 @pytest.mark.usefixtures("compiled_once")
@@ -206,7 +214,7 @@ def test_an_application_that_plans_has_spark_asked_about_cuts_that_it_doubts(
 
     def on_step(step: str) -> None:
         app._loop.planner.watch.closely.add("one")
-        asked.append(app._loop.phases.watches("one"))
+        asked.append(app._loop.phases.watches("one", 0))
 
     app._on_step = on_step
     app.run()

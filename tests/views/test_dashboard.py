@@ -45,6 +45,19 @@ def text(value) -> str:
     return console.file.getvalue()
 
 
+def test_executors_that_plans_ask_for_are_told_beside_those_that_there_are():
+    assert "executor" not in "".join(log_lines(progress(61)))
+    for there, asked, said in (
+        (2, 2, "2 executors"),
+        (1, 3, "1 executor, 3 asked for"),
+        (0, 1, "0 executors, 1 asked"),
+    ):
+        shown = replace(progress(61), executors=there, asked_executors=asked)
+        assert any(said in line for line in log_lines(shown))
+        assert said in text(render(shown, []))
+        assert to_json(shown)["asked_executors"] == asked
+
+
 def test_the_live_picture():
     shown = text(render(progress(61), ["query bad was taken out"]))
     for expected in (

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.errors import DefinitionError, require_extra
-from transom.model.sessions import is_connect
+from transom.model.sessions import is_connect, is_local
 from transom.planning.profile import Profile
 from transom.settings import AUTO, OFF
 
@@ -37,7 +37,8 @@ def profile_to_begin(
             "plan: a Spark Connect session does not tell what its tasks do, so that nothing is learned of their costs.",
             'Leave it out, plan="off", or use a classic session.',
         )
-    if str(session.sparkContext.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
+    dynamic = str(session.sparkContext.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
+    if dynamic and not is_local(session):  # in local mode Spark pays no heed to it
         raise DefinitionError(
             "plan: Spark's dynamic allocation sets the number of executors, too, which plans are made for.",
             'Set spark.dynamicAllocation.enabled to false, or leave it out: plan="off".',

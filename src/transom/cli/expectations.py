@@ -70,7 +70,8 @@ def show_application(app: Path, *, timeout: str, as_json: bool) -> None:
 
 def _shown(answer: Mapping[str, Any]) -> RenderableType:
     streams = answer["streams"]
-    lines: list[RenderableType] = [Text(f"Set: slots = {answer['slots']}; of each stream:"), _settings(streams)]
+    set_ = f"Set: slots = {answer['slots']}{_executors(answer)}; of each stream:"
+    lines: list[RenderableType] = [Text(set_), _settings(streams)]
     lines += [Text("Expected with these and with the rows that come, and measured, milliseconds:"), _phases(streams)]
     for name, each in streams.items():
         if each["unknown"]:
@@ -81,6 +82,15 @@ def _shown(answer: Mapping[str, Any]) -> RenderableType:
             quantile = f"0.99 of the last {each['measured']['results']:,} results within"
             lines.append(Text(f"{name}: {quantile} {_ms(each['measured']['quantile'])} ms{_expected_quantile(each)}."))
     return Group(*lines, *_changes(answer["changes"]))
+
+
+def _executors(answer: Mapping[str, Any]) -> str:
+    """Say how many executors there are, beside those that were asked for; nothing where plans do not ask for any."""
+    executors = answer.get("executors")
+    if executors is None or executors["asked"] is None:
+        return ""
+    there, asked = executors["there"], executors["asked"]
+    return f", executors = {asked}" + (f" ({there} there)" if there != asked else "")
 
 
 def _expected_quantile(each: Mapping[str, Any]) -> str:

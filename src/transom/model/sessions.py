@@ -13,6 +13,12 @@ def is_connect(spark: SparkSession) -> bool:
     return not hasattr(spark, "_jsparkSession")
 
 
+def is_local(spark: SparkSession) -> bool:
+    """Tell whether the driver of a classic session is its only executor."""
+    master = str(spark.sparkContext.master)
+    return master == "local" or master.startswith("local[")
+
+
 def java_class(spark: SparkSession, name: str, *methods: str) -> Any:
     """Return a class of Java, which is asked for once: py4j would ask at every use.
 

@@ -151,7 +151,8 @@ class Tuning:
         """
         found = [] if self.slots == before.slots else [f"slots {before.slots} -> {self.slots}"]
         if self.executors != before.executors:
-            found.insert(0, f"executors {_words('', before.executors)} -> {_words('', self.executors)}")
+            here = "" if before.executors is None else f" {before.executors} ->"  # None: as many as there were
+            found.insert(0, f"executors{here} {_words('', self.executors)}")
         for name, each in self.streams.items():
             other = before.streams.get(name, each)
             for key in (key for key in each.__dict__ if getattr(each, key) != getattr(other, key)):

@@ -33,6 +33,8 @@ class Fleet:
     """Of each."""
     gives_back: bool = True
     """Whether some may go now."""
+    room: int | None = None
+    """That there are, where more were asked for and did not come: the cluster has no more now; None if it may have."""
 
 
 def wanted(fleet: Fleet, ratio: Ratio) -> int:

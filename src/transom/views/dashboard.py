@@ -55,6 +55,8 @@ def log_lines(progress: Progress) -> list[str]:
     lines = notes(progress)
     if progress.memory_mode:
         lines.append(f"{at} memory {progress.memory:.0%}: what frees it goes first")
+    if said := _executors(progress):
+        lines.append(f"{at} {said}")
     for stream in progress.streams:
         dead = sum(stream.dead_letters.values())
         lines.append(
@@ -103,6 +105,8 @@ def render(
     head = "finishing the micro-batch, Ctrl-C again stops at once" if progress.stopping else hint
     head = "ended" if ended else head
     title = Text.assemble(("transom", "bold cyan"), f"  {ran}  ", (head, "dim"), *_memory(progress))
+    if executors := _executors(progress):
+        title.append(f"  {executors}", "dim")
     said = [Text(plain_text(line)) for line in (words, *(() if ended else _catching_up(progress))) if line]
     if headline:
         said.append(Text.assemble(("Newest result: ", "bold"), plain_text(headline)))
@@ -122,6 +126,14 @@ def _memory(progress: Progress) -> list[tuple[str, str]]:
     if progress.memory_mode:
         return [(f"  memory {progress.memory:.0%}: what frees it goes first", "yellow")]
     return [(f"  memory {progress.memory:.0%}", "dim")] if progress.memory else []
+
+
+def _executors(progress: Progress) -> str:
+    """Say how many executors there are and are to be; nothing where plans do not ask for any."""
+    there, asked = progress.executors, progress.asked_executors
+    if not asked:
+        return ""
+    return _counted(there, "executor") + (f", {asked:,} asked for" if there != asked else "")
 
 
 def _catching_up(progress: Progress) -> list[str]:

@@ -22,6 +22,7 @@ from transom.engine.placed.exchange import exchange
 from transom.engine.placed.outlasting import outlasting
 from transom.errors import QueryFailedError, SessionError
 from transom.failures import Failure, FailureKind, classify
+from transom.model.sessions import is_local
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros
 from transom.placement.balance import Flux, Move
 from transom.placement.locality import ExecutorId
@@ -60,6 +61,18 @@ def _going_on(error: Exception) -> Failure:
     return failure
 
 
+def usual_groups(session: SparkSession, executors: int = 0) -> int:
+    """Return two key groups for each core that there is or may be: a group is merged by one task.
+
+    Args:
+        session: A classic session.
+        executors: As many there may be; 0 for no more than there are.
+    """
+    context = session.sparkContext
+    each = 0 if is_local(session) else int(context.getConf().get("spark.executor.cores", "1") or 1)
+    return max(2, 2 * max(context.defaultParallelism, executors * each))
+
+
 @dataclass(frozen=True)
 class _Reading:
     """Groups that move instantly, while their targets read what they have."""
@@ -78,7 +91,7 @@ class SparkGroupExecutors:
         session: Transom's session, classic.
         directory: Where the files are, which the driver and all executors see under this path.
         clock: For measuring.
-        groups: Number of key groups of new files; None for two for each core.
+        groups: Number of key groups of new files; None for two for each core that there is.
         memory: Bytes of merged panes that each Python worker keeps.
         driver_bytes: Bytes of files that the driver merges at most if the executors cannot.
     """
@@ -96,7 +109,7 @@ class SparkGroupExecutors:
         self._clock = clock
         self._memory, self._driver_bytes = memory, driver_bytes
         self.directory = directory
-        self.groups = groups or max(2, 2 * session.sparkContext.defaultParallelism)
+        self.groups = groups or usual_groups(session)
         self.key_groups = KeyGroups.beginning(self.groups)
         self._cores: Mapping[ExecutorId, int] = {}
         self._rows: Counter[int] = Counter()

@@ -15,7 +15,10 @@ from transom.model.tuning import StreamTuning
 from transom.scheduling.waits import mean_waits
 
 WATCHED = 8
-"""Of every so many cuts that read rows, Spark's status store is asked about one."""
+"""Of every so many cuts that read rows, Spark's status store is asked about one,"""
+UNWATCHED: Micros = 3 * MICROS_PER_SECOND
+"""and about the first that begins so long after the last one: who begins with too few cores, so that cuts are long,
+would learn for many minutes that they are too few."""
 KEPT = 64
 """Cuts of a stream that are remembered."""
 DEFAULT = StreamTuning()
@@ -130,6 +133,8 @@ class PhaseRecorder:
         self._lines: defaultdict[str, list[tuple[Micros, Phase]]] = defaultdict(list)
         self._read: defaultdict[str, int] = defaultdict(int)
         """Cuts of each stream that read rows."""
+        self._watched: dict[str, Micros] = {}
+        """When the last of them began that Spark was asked about."""
         self._under_way: dict[str, _Measured] = {}
         self._completing: dict[str, _Measured] = {}
         """Of each stream, the committed cut whose windows the next one closes."""
@@ -163,10 +168,14 @@ class PhaseRecorder:
         self._under_way[stream] = _Measured(stream, cut.number, now, tuple(self._lines[stream]), oldest, tuning)
         self._lines[stream] = [(now, Phase.TURN)]
 
-    def watches(self, stream: str) -> bool:
-        """Tell whether Spark should be asked about the tasks of the cut that begins."""
+    def watches(self, stream: str, now: Micros) -> bool:
+        """Tell whether Spark should be asked about the tasks of the cut that begins now."""
         self._read[stream] += 1
-        return stream in self.closely or self._read[stream] % self._every == 1 % self._every
+        asks = stream in self.closely or self._read[stream] % self._every == 1 % self._every
+        asks = asks or now >= self._watched.get(stream, now) + UNWATCHED
+        if asks:
+            self._watched[stream] = now
+        return asks
 
     def logged(self, stream: str, cut: LoggedCut, due: bool, now: Micros) -> None:
         """Note that a cut is logged, and whether it closes windows."""

@@ -173,7 +173,7 @@ class Cuts:
             self._started[stream.name] = now
         self._adapters.of(stream).started(now)
         self._scheduler.started(stream, cut, now)
-        job = stream.job(cut, watched=not cut.empty and self._phases.watches(stream.name))
+        job = stream.job(cut, watched=not cut.empty and self._phases.watches(stream.name, now))
         if cut.empty:
             future: Future[CutOutcome] = Future()
             future.set_result(CutOutcome(cut))

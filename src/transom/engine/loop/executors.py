@@ -16,8 +16,9 @@ from transom.engine.placed.placed import ExecutorInfo
 from transom.engine.streams.stream import RunningStream
 from transom.errors import DefinitionError
 from transom.failures import FailureKind, classify
-from transom.model.sessions import java_class
+from transom.model.sessions import is_local, java_class
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_duration
+from transom.placement.grants import INSTANCES, Grant, granted
 from transom.placement.leaving import Executor, Leaver, next_step
 from transom.planning.fleet import Fleet
 
@@ -106,8 +107,9 @@ class _Act:
 class Executors:
     """Asks for executors and gives them back; used on the loop's thread. Results never depend on it.
 
-    What Spark is told goes on another thread, as it waits for the cluster manager. As many as there were before the
-    first request stay always; what was asked for beyond that is given back at the end of the run.
+    What Spark is told goes on another thread, as it waits for the cluster manager. Some stay always: as many as there
+    were before the first request, or, where the cluster manager gives all that it has by itself, as many as Spark's
+    settings say, or one. At its end a run leaves as many as it found, or as the settings say there.
     """
 
     streams: Mapping[str, RunningStream]
@@ -116,9 +118,13 @@ class Executors:
     clock: Clock
     note: Callable[[str], None]
     threads: Threads = field(default_factory=lambda: Threads(1, "transom-executors"))
+    grant: Grant = field(default_factory=Grant)
+    """What the cluster manager gives by itself, and at most."""
     asked: int | None = None
     """That were asked for, or that there are; None until that is known."""
     _least: int = 0
+    _found: int = 0
+    """That there were before any were asked for."""
     _changed: bool = False
     """Whether any were asked for."""
     _there: Sequence[ExecutorInfo] = ()
@@ -139,13 +145,19 @@ class Executors:
         if self.asked is None or not self._there:
             return None
         cores = max(1, min(one.cores for one in self._there))
-        return Fleet(self.asked, self._least, max(self._least, self.most), cores, self._kept())
+        room = len(self._there) if "missing" in self._told else None
+        return Fleet(self.asked, self._least, max(self._least, self.most), cores, self._kept(), room)
+
+    @property
+    def count(self) -> int:
+        """Executors that there were at the last look."""
+        return len(self._there)
 
     def spare(self) -> str | None:
         """Return why it is time to see whether fewer do, for people; None if it is not."""
-        if not self._changed or self.asked == self._least or not self._kept():
+        if self.asked is None or self.asked <= self._least or not self._kept():
             return None
-        return f"there have been {self.asked} executors for {format_duration(KEPT)}"
+        return f"the number of executors has been {self.asked} for {format_duration(KEPT)}"
 
     def _kept(self) -> bool:
         return self.clock.monotonic() >= self._since + KEPT
@@ -191,20 +203,34 @@ class Executors:
         elif act.ask == self._request:
             self._request = None
         if not self._changed:
-            self._least = max(self._least, len(self._there))
-            self.asked = self._least or None
-            if self._least > self.most:
-                self._tell_once(
-                    "least", f"max_executors is {self.most}, and there are {self._least} executors: these all stay."
-                )
+            self._count(len(self._there), now)
             return
         if len(self._there) >= (self.asked or 0):
             self._full = now
             self._told.discard("missing")
         elif now - self._full >= PATIENCE:
+            whole = " Without spark.executor.cores a standalone cluster gives one for each worker."
             self._tell_once(
-                "missing", f"{self.asked} executors were asked for; for a minute there have been {len(self._there)}."
+                "missing",
+                f"{self.asked} executors were asked for; for a minute there have been {len(self._there)}. Settings are "
+                f"for these until others come.{whole if self.grant.whole_workers else ''}",
             )
+
+    def _count(self, there: int, now: Micros) -> None:
+        """Take note of how many there are while none were asked for."""
+        grant = self.grant
+        if there > self._found:
+            self._found = there
+            self._since = now if grant.gives_all else self._since
+        self.asked = self._found or None
+        self._least = (grant.stated or 1) if grant.gives_all else self._found
+        if self._least > self.most:
+            self._tell_once("least", f"max_executors is {self.most}, and {self._least} executors stay in any case.")
+        first = max(self._least, self.most) if grant.stated is None else grant.stated
+        if grant.gives_all and self._found > first:
+            which = "max_executors" if grant.stated is None else INSTANCES
+            self.note(f"The cluster gave {self._found} executors, and {which} is {first}: the others are given back.")
+            self.ask(first)
 
     def _tell_once(self, what: str, text: str) -> None:
         if what not in self._told:
@@ -223,7 +249,8 @@ class Executors:
         """End, and give back what was asked for beyond what there was in the beginning."""
         if self._changed:
             # What is under way is before it on the same thread.
-            given = self.threads.submit(_give_back, self.manager, self._least, self._leaving)
+            left = self.grant.stated if self.grant.gives_all else None
+            given = self.threads.submit(_give_back, self.manager, left or self._found, self._leaving)
             wait([given], AT_THE_END)
             if why := _why_not(given):
                 logger.warning("Executors that were asked for may stay until the Spark session ends: %s.", why)
@@ -251,10 +278,10 @@ def _why_not(given: Future[None]) -> str | None:
     return failure.reason
 
 
-def _give_back(manager: Manager, least: int, leaving: Mapping[str, Leaver]) -> None:
-    """End all but some executors, those that were leaving first."""
-    manager.ask(least)
-    step = next_step([Executor(one.id) for one in manager.there()], leaving, least, 0)
+def _give_back(manager: Manager, left: int, leaving: Mapping[str, Leaver]) -> None:
+    """Let there be so many executors as a run leaves; those that were leaving end first."""
+    manager.ask(left)
+    step = next_step([Executor(one.id) for one in manager.there()], leaving, left, 0)
     if step.leaving:
         manager.end(list(step.leaving))
 
@@ -279,7 +306,7 @@ def make_executors(
         DefinitionError: Another application that runs in this session does it.
     """
     context = session.sparkContext
-    if str(context.master) == "local" or str(context.master).startswith("local["):
+    if is_local(session):
         note("max_executors is of no use here: in local mode there are no executors to ask for.")
         return None
     if context.applicationId in _setters:
@@ -287,5 +314,12 @@ def make_executors(
             "settings: max_executors: another application in this Spark session sets the number of executors.",
             "Leave max_executors out of one of the two, or run it in a Spark session of its own.",
         )
-    made = _setters[context.applicationId] = Executors(streams, most, SparkManager(session), clock, note)
+    grant = granted(str(context.master), context.getConf().get)
+    if grant.bound is not None and grant.bound < most:
+        note(
+            f"spark.cores.max allows {grant.bound} executors, and max_executors is {most}: no more than {grant.bound} "
+            f"are asked for. To begin with few, set {INSTANCES} instead."
+        )
+        most = max(1, grant.bound)
+    made = _setters[context.applicationId] = Executors(streams, most, SparkManager(session), clock, note, grant=grant)
     return made

@@ -45,6 +45,7 @@ class Expectation:
         return {
             "slots": tuning.slots,
             "cores": machine.cores,
+            "executors": self._executors(),
             "streams": {
                 name: {
                     "rate": rates[name],
@@ -58,6 +59,13 @@ class Expectation:
             "changes": self._changes(),
             "profile": json.loads(known.profile.to_json()),
         }
+
+    def _executors(self) -> dict[str, int | None] | None:
+        """Return how many executors there are, and are to be; None where plans do not ask for any."""
+        executors = self.tuner.executors
+        if executors is None:
+            return None
+        return {"there": executors.count, "asked": executors.asked, "most": executors.most}
 
     def _rate(self, stream: RunningStream) -> float:
         """Return the rows that come in a second."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from transom.checkpoint.store import Checkpoint
 from transom.engine.changes.records import Register, streams_begun
 from transom.engine.cluster.merges import GroupExecutors, Here
-from transom.engine.cluster.merging import SparkGroupExecutors
+from transom.engine.cluster.merging import SparkGroupExecutors, usual_groups
 from transom.engine.execution.workers import wake_workers
 from transom.engine.loop.unstartable import orphans, unstartable, without
 from transom.engine.spark.columns import TIME
@@ -101,7 +101,8 @@ def open_streams(
         tables = partial(checkpoint.directory, COPIES, definition.name)
         executors: GroupExecutors = Here(files)
         if not is_connect(session):
-            groups, worker, driver = settings.key_groups, settings.worker_bytes, settings.driver_bytes
+            groups = settings.key_groups or usual_groups(session, settings.max_executors or 0)
+            worker, driver = settings.worker_bytes, settings.driver_bytes
             executors = SparkGroupExecutors(session, files, clock, groups, worker, driver)
         mine = {name: query.definition for name, query in known.items() if query.stream == definition.name}
         stream = RunningStream(

@@ -102,7 +102,7 @@ def decide(
 
         executors = wanted(fleet, ratio)
         if executors != fleet.asked:
-            cores = executors * each
+            cores = (executors if fleet.room is None else min(executors, fleet.room)) * each
     here, there = on(cores).with_settings(goal, now), on(cores).best(goal)
     if _pays(here, there) or here.ratio >= CLEARLY:
         here, there = on(cores).seen(goal, now), on(cores).checked(goal)

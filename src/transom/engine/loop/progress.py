@@ -71,7 +71,7 @@ class StreamProgress:
     """Time that this takes at the speed of the last seconds; None while it is not known, or the backlog grows."""
     phases: dict[str, Micros] = field(default_factory=dict)
     """Mean time of each phase of the last micro-batches, from look to deliver, as far as it was measured; `job` is
-    plan to collect together, which Spark is asked about for every eighth of them."""
+    plan to collect together, which Spark is asked about for every eighth of them, and one every three seconds."""
     tuning: dict[str, int] = field(default_factory=dict)
     """What is set of it now: trigger (microseconds); rows_per_cut, rows_per_task and partitions where they are set."""
     measured: Micros | None = None
@@ -107,6 +107,11 @@ class Progress:
     """Spark jobs that may run at once."""
     memory_mode: bool = False
     """Whether the streams go first that free most memory."""
+    executors: int = 0
+    """Executors that there are, where plans ask for them (`max_executors`); else 0."""
+    asked_executors: int = 0
+    """Executors that there are to be, by the last plan that asked for some or gave some back; else as many as there
+    are."""
     notes: tuple[str, ...] = field(default=())
     """Sentences that a person should see once, e.g. a quarantined query; new since the last progress."""
 

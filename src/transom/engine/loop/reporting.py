@@ -63,6 +63,7 @@ class Reporter:
             )
             for stream in progress.streams
         )
+        executors = None if self.planner is None else self.planner.executors
         return replace(
             progress,
             streams=streams,
@@ -70,6 +71,8 @@ class Reporter:
             memory=memory,
             memory_mode=mode,
             slots=tuning.slots,
+            executors=0 if executors is None else executors.count,
+            asked_executors=0 if executors is None else executors.asked or 0,
         )
 
     def left(self, reason: str) -> Progress:

@@ -22,7 +22,7 @@ from transom.engine.placed import mapped as kept
 from transom.engine.placed.files import PlacedFile, Writer, packed
 from transom.engine.placed.plain import plain_schema
 from transom.errors import SessionError
-from transom.model.sessions import is_connect, java_class
+from transom.model.sessions import is_connect, is_local, java_class
 from transom.placement.locality import ExecutorId
 
 if TYPE_CHECKING:
@@ -74,8 +74,7 @@ def executors(spark: SparkSession) -> list[ExecutorInfo]:
         raise SessionError("The Spark session was stopped.", "Make a new one, and what was kept in it again.")
     context = spark.sparkContext._jsc.sc()
     summaries = context.statusStore().executorList(True)
-    master = str(spark.sparkContext.master)
-    local = master == "local" or master.startswith("local[")
+    local = is_local(spark)
     found = []
     for place in range(summaries.size()):
         summary = summaries.apply(place)

@@ -113,7 +113,11 @@ def session_builder(*, kafka: bool | str | os.PathLike[str] = False) -> SparkSes
     silence_exceptions()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: SparkSession.Builder = Builder()
-    own = {"spark.ui.enabled": "false", "spark.hadoop.fs.permissions.umask-mode": _umask()}
+    own = {
+        "spark.ui.enabled": "false",
+        "spark.hadoop.fs.permissions.umask-mode": _umask(),
+        "spark.python.unix.domain.socket.dir": "/tmp",  # the name of a container's directory on YARN is too long
+    }
     for key, value in {**STATIC_SETTINGS, **own, **kafka_modules(kafka)}.items():
         builder = builder.config(key, value)
     return builder
