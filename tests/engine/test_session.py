@@ -8,9 +8,11 @@ import subprocess
 import sys
 import threading
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import transom as tm
 from transom.engine.spark import pythondaemon
@@ -140,13 +142,27 @@ def test_files_that_spark_writes_have_the_permissions_of_the_process():
         os.umask(before)
 
 
+def test_files_whose_number_of_tasks_is_set_are_divided_evenly(spark: SparkSession, tmp_path: Path) -> None:
+    """Each is a piece of its own, or several; Spark alone puts as many together as fit below a bound."""
+    for number in range(9):
+        (tmp_path / f"{number}.txt").write_text("line\n" * 10)
+    session = private_session(spark)
+    divided = with_partitions(session, None, small=True).read.text(f"{tmp_path}")
+    assert divided.rdd.getNumPartitions() == 9 > session.read.text(f"{tmp_path}").rdd.getNumPartitions()
+    for tasks in (2, 4):
+        rows = divided.coalesce(tasks).groupBy(F.spark_partition_id()).count().collect()
+        assert sorted(count for _, count in rows) == {2: [40, 50], 4: [20, 20, 20, 30]}[tasks]
+
+
 def test_a_copy_with_another_number_of_tasks_is_made_once_and_its_jobs_are_cancelled_with_the_others(spark):
     session = private_session(spark)
     before = session.conf.get(SHUFFLE_PARTITIONS)
     copy = with_partitions(session, 7)
     assert with_partitions(session, 7) is copy
     assert with_partitions(session, None) is session
-    assert with_copies(session) == [session, copy]
+    small = with_partitions(session, None, small=True)
+    assert with_copies(session) == [session, copy, small]
+    assert small.conf.get(SHUFFLE_PARTITIONS) == before
     assert (session.conf.get(SHUFFLE_PARTITIONS), copy.conf.get(SHUFFLE_PARTITIONS)) == (before, "7")
     rows = copy.range(1_000).selectExpr("id % 50 as k").groupBy("k").count()
     assert rows.rdd.getNumPartitions() == 7

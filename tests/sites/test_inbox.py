@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 
-from transom.errors import CheckpointCorruptError, CheckpointFencedError, SourceLostError
+from transom.errors import CheckpointCorruptError, CheckpointFencedError, CheckpointFullError, SourceLostError
 from transom.sites import inbox as inboxes
 from transom.sites.inbox import Inbox
 from transom.widearea.parcels import Parcel, Part, PartitionProgress, RowCounts
@@ -67,6 +69,26 @@ def test_what_is_committed_goes_many_at_once(tmp_path, monkeypatch):
     (tmp_path / "000000000001.parcel").write_bytes(parcel("south", 0, 1).to_bytes())
     assert told(Inbox("fares", tmp_path, SITES)) == before
     assert sorted(path.name for path in tmp_path.glob("*.parcel")) == left
+
+
+def test_what_cannot_be_written_changes_nothing(tmp_path, monkeypatch):
+    """A disk that is full for a while: parcels that come afterwards are behind those that are there."""
+    monkeypatch.setattr(inboxes, "KEPT", 2)
+    inbox = Inbox("fares", tmp_path, SITES)
+    for cut in range(1, 8):
+        inbox.append(parcel("south", cut - 1, cut))
+    before = told(inbox), inbox.newest, inbox.nbytes
+    with monkeypatch.context() as patch:
+        patch.setattr(inboxes, "write_atomically", Mock(side_effect=CheckpointFullError("The disk is full.", "")))
+        with pytest.raises(CheckpointFullError):
+            inbox.release(7)
+        with pytest.raises(CheckpointFullError):
+            inbox.append(parcel("south", 7, 8))
+    assert (told(inbox), inbox.newest, inbox.nbytes) == before
+    inbox.release(7)
+    inbox.append(parcel("south", 7, 8))
+    assert told(inbox) == told(Inbox("fares", tmp_path, SITES))
+    assert inbox.newest == 8
 
 
 def test_what_came_is_read_from_memory_while_there_is_room(tmp_path):

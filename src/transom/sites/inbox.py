@@ -174,12 +174,15 @@ class Inbox:
             if site not in there:
                 partitions[site, 0] = len(partitions)
         if partitions != self._before.partitions:
-            self._before.partitions = dict(partitions)
-            self._write_before()
+            before = self._before.copy()
+            before.partitions = dict(partitions)
+            self._begin(self._first, before)
 
-    def _write_before(self) -> None:
-        line, _ = encode({"first": self._first, **self._before.to_json(self._flow)}, START)
+    def _begin(self, first: int, before: Known) -> None:
+        """Note durably which parcel is the first one, and what those before it have told; nothing if that fails."""
+        line, _ = encode({"first": first, **before.to_json(self._flow)}, START)
         write_atomically(self._directory / _BEFORE, [line])
+        self._first, self._before = first, before
 
     def _path(self, position: int) -> Place:
         return self._directory / f"{position:012d}{_SUFFIX}"
@@ -254,8 +257,7 @@ class Inbox:
         gone = self.between(0, position)[:-KEPT]
         if len(gone) < KEPT:
             return
-        self._first, self._before = gone[-1].position + 1, self.known_at(gone[-1].position)
-        self._write_before()
+        self._begin(gone[-1].position + 1, self.known_at(gone[-1].position))
         del self._entries[: len(gone)]
         self.nbytes -= sum(entry.nbytes for entry in gone)
         self._remove(entry.position for entry in gone)

@@ -294,7 +294,7 @@ class SparkJob:
     def _read(self, skip: Sequence[str]) -> DataFrame:
         """Return the rows of the source, divided into tasks as the stream's tuning says."""
         stream, cut, tuning = self.stream, self.cut, self._options.tuning
-        session = with_partitions(stream.session, tuning.partitions)
+        session = with_partitions(stream.session, tuning.partitions, small=tuning.rows_per_task is not None)
         rows, tasks = stream.source.read(session, cut.start, cut.end, skip), tuning.tasks(cut.rows)
         self._has_origin = ORIGIN in rows.columns
         return rows if tasks is None else rows.coalesce(tasks)

@@ -1,4 +1,4 @@
-"""Sessions that differ in the number of tasks after an exchange, so that it goes with a job and not with all jobs."""
+"""Sessions that differ in how jobs are divided into tasks, so that it goes with a job and not with all jobs."""
 
 from __future__ import annotations
 
@@ -10,31 +10,43 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+FILE_PARTITIONS = "spark.sql.files.maxPartitionBytes"
+SMALL = 4 << 20
+"""Bytes of a piece of a file where the number of tasks is set: so many small pieces are put together to about equal
+tasks. Spark itself fills one task after the other up to a bound, and of files that it does not divide it makes two
+tasks of which one has twice the bytes of the other, or three on two cores."""
 
 _lock = threading.Lock()
-_copies: WeakKeyDictionary[SparkSession, dict[int, SparkSession]] = WeakKeyDictionary()
+_copies: WeakKeyDictionary[SparkSession, dict[tuple[int | None, bool], SparkSession]] = WeakKeyDictionary()
 
 
-def with_partitions(session: SparkSession, partitions: int | None) -> SparkSession:
+def with_partitions(session: SparkSession, partitions: int | None, small: bool = False) -> SparkSession:
     """Return a copy of a classic session in which aggregations have so many tasks after an exchange.
 
     The copy has the context, views, functions and settings of the session as they are when it is first asked for.
 
     Args:
         session: Transom's session.
-        partitions: The number; None for the session itself.
+        partitions: The number; None for that of the session.
+        small: Whether files are read in small pieces, which whoever reads puts together.
+
+    Returns:
+        The session itself where nothing differs.
     """
-    if partitions is None:
+    if partitions is None and not small:
         return session
     from pyspark.sql import SparkSession as Classic
 
     with _lock:
         copies = _copies.setdefault(session, {})
-        if partitions not in copies:
+        if (partitions, small) not in copies:
             copy = Classic(session.sparkContext, session._jsparkSession.cloneSession())
-            copy.conf.set(SHUFFLE_PARTITIONS, str(partitions))
-            copies[partitions] = copy
-        return copies[partitions]
+            if partitions is not None:
+                copy.conf.set(SHUFFLE_PARTITIONS, str(partitions))
+            if small:
+                copy.conf.set(FILE_PARTITIONS, str(SMALL))
+            copies[partitions, small] = copy
+        return copies[partitions, small]
 
 
 def with_copies(session: SparkSession) -> list[SparkSession]:
