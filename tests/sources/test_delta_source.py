@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
 
 import transom as tm
-from transom.errors import SourceError
+from transom.errors import CheckpointFullError, SourceError
 from transom.model.time import ManualClock
+from transom.sources.filesets import deltalog
 from transom.sources.filesets.deltalog import DeltaLog, TableColumns
 
 deltalake = pytest.importorskip("deltalake")
@@ -54,6 +57,23 @@ def test_files_come_by_version_and_once(tmp_path, state):
     assert poll() == 1
     _, poll = follow(path, state)
     assert poll() == 1, "the last poll is repeated, since nobody knows whether its files were noted"
+
+
+def test_a_disk_that_is_full_for_a_while_leaves_no_gap(tmp_path, state, monkeypatch):
+    """What could not be noted is noted by the next poll, before its files are returned."""
+    path = tmp_path / "t"
+    append(path, 1)
+    _, poll = follow(path, state)
+    full = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
+    for number in (2, 3):
+        with monkeypatch.context() as patch:
+            patch.setattr(deltalog, "replacing", full)
+            with pytest.raises(CheckpointFullError):
+                poll()
+        assert poll() == 1
+        _, again = follow(path, state)
+        assert again() == 1, "the last poll is repeated"
+        append(path, number)
 
 
 def test_a_snapshot_is_repeated_as_it_was(tmp_path, state):

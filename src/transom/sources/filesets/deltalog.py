@@ -113,8 +113,7 @@ class DeltaLog:
             CheckpointFullError: The disk of the source's directory is full.
         """
         if self._found_up_to is not None and self._found_up_to != self._next:
-            self._next = self._found_up_to
-            self._write()
+            self._note(self._snapshot_of, self._found_up_to)
         if self._next is None:
             if self._snapshot_of is None and known:
                 raise CheckpointCorruptError(
@@ -122,8 +121,8 @@ class DeltaLog:
                     CORRUPT_REMEDY,
                 )
             if self._snapshot_of is None:
-                self._snapshot_of = self._newest
-                self._write()
+                self._note(self._newest, None)
+            assert self._snapshot_of is not None
             files = sorted(self._snapshot(self._snapshot_of), key=lambda file: (file[2], file[0]))
             self._found_up_to = self._snapshot_of + 1
             self._read_at = self._time_of(self._snapshot_of)
@@ -329,11 +328,13 @@ class DeltaLog:
             except (ValueError, KeyError, TypeError, AttributeError):
                 raise CheckpointCorruptError(f"The file {path} is damaged.", CORRUPT_REMEDY) from None
 
-    def _write(self) -> None:
+    def _note(self, snapshot: int | None, following: int | None) -> None:
+        """Note the version whose files were returned first, and the next one; nothing if that cannot be written."""
         if self._directory is not None:
-            kept = {"snapshot": self._snapshot_of, "next": self._next, "table": self._id}
+            kept = {"snapshot": snapshot, "next": following, "table": self._id}
             with translated(self._directory, "write in"), replacing(self._directory / READ_NAME) as file:
                 file.write(encode(kept, START)[0])
+        self._snapshot_of, self._next = snapshot, following
 
 
 def _kept(text: bytes) -> dict[str, Any]:
