@@ -30,9 +30,10 @@ from benchmarks.rates import Trial
 from benchmarks.simulated_plans import Truth, compiled_once, play, random_truth, virtual_session
 from benchmarks.worker import Worker
 from transom.model.tuning import StreamTuning, Tuning
+from transom.planning.goals import Choice, Goal
 from transom.planning.model import Machine
 from transom.planning.profile import Profile
-from transom.planning.search import Choice, Goal, Search
+from transom.planning.search import Search
 from transom.planning.solve import solve, suffices
 
 if TYPE_CHECKING:

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 
 from transom.model.phases import OF_WINDOWS, Phase
 from transom.planning.cuts import units
+from transom.planning.goals import Choice, Goal
 from transom.planning.keys import KeyCurve
 from transom.planning.model import Machine
 from transom.planning.phases import CUT, UNITS, WORDS
 from transom.planning.profile import PhaseCost, Profile, StreamProfile
-from transom.planning.search import Choice, Goal, Search
+from transom.planning.search import Search
 
 CORES = 4
 """Of an executor."""

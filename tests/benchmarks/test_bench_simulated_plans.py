@@ -19,9 +19,9 @@ from transom.model.phases import CutPhases, Phase
 from transom.model.tuning import StreamTuning, Tuning
 from transom.planning.events import checked
 from transom.planning.fleet import Fleet
+from transom.planning.goals import Goal
 from transom.planning.model import Machine, Model
 from transom.planning.profile import Equipment, PhaseCost, Profile, StreamProfile
-from transom.planning.search import Goal
 
 COSTS = {
     Phase.PLAN: PhaseCost(0.05),

@@ -20,9 +20,10 @@ from transom.model.tuning import StreamTuning, Tuning
 from transom.planning import search
 from transom.planning.drift import BETWEEN, CUTS
 from transom.planning.fleet import Fleet
+from transom.planning.goals import Goal, Settable
 from transom.planning.model import Machine
 from transom.planning.profile import Equipment, PhaseCost, Profile, StreamProfile
-from transom.planning.search import Goal, Search, Settable
+from transom.planning.search import Search
 from transom.windows.query import LatencyTarget
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "planning"))

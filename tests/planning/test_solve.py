@@ -16,10 +16,11 @@ from tests.planning.profiles import costs_of_streams, profile, stream
 from transom.errors import DefinitionError
 from transom.model.tuning import Tuning
 from transom.planning import search as search_module
+from transom.planning.goals import Choice, Goal, Settable
 from transom.planning.model import Machine, Model
 from transom.planning.moments import NORMAL, Residuals, cantelli
 from transom.planning.profile import Profile
-from transom.planning.search import EXACT, Choice, Division, Goal, Search, Settable
+from transom.planning.search import EXACT, Division, Search
 from transom.planning.solve import Plan, Size, solve, suffices, told
 
 cluster = partial(Machine, shared=False)

@@ -28,10 +28,10 @@ from transom.jobs.digest import job_digest
 from transom.model.phases import Phase
 from transom.model.time import MICROS_PER_SECOND, format_duration, parse_duration
 from transom.model.tuning import MOST_EXECUTORS
+from transom.planning.goals import Goal
 from transom.planning.model import Machine
 from transom.planning.phases import WORDS
 from transom.planning.profile import Profile
-from transom.planning.search import Goal
 from transom.planning.solve import Plan, solve
 from transom.sinks.printing import plain_text
 

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from transom.errors import require_extra
+from transom.planning.goals import Choice, Goal
 from transom.planning.model import Machine, Prediction
 from transom.planning.profile import Profile
-from transom.planning.search import Choice, Goal, Search
+from transom.planning.search import Search
 
 EACH = 4
 """A plan tells of machines of which each is larger than the one before by one such part, or by one executor."""

@@ -22,9 +22,10 @@ from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_duration
 from transom.model.tuning import Tuning
 from transom.planning.drift import Basis, Drift, pays
 from transom.planning.fleet import Fleet, wanted
+from transom.planning.goals import Choice, Goal, Settable
 from transom.planning.model import Machine
 from transom.planning.profile import Profile
-from transom.planning.search import Choice, Goal, Search, Settable
+from transom.planning.search import Search
 
 EVERY: Micros = MICROS_PER_SECOND
 """Time between two looks at whether it is time for a plan."""
