@@ -285,12 +285,12 @@ def test_no_executors_are_asked_for_where_streams_hold_each_other_up_by_the_clos
     assert found.changes
 
 
-@pytest.mark.parametrize(("room", "cores"), [(None, 7), (3, 3)])
+@pytest.mark.parametrize(("room", "cores"), [(None, 8), (3, 3)])
 def test_settings_are_for_the_executors_that_the_cluster_has(room: int | None, cores: int) -> None:
     known, rates = taking_turns(2), {"a": 20_000.0, "b": 20_000.0}
     goal, now = Goal(rates, dict.fromkeys(rates, 2.0), None), Tuning(2, dict.fromkeys(rates, StreamTuning(1_600_000)))
-    found = planner.decide(known, goal, now, now, (), 50_000, Fleet(4, 2, 8, 1, False, room))
-    assert (found.choice.tuning.executors, found.cores) == (7, cores)
+    found = planner.decide(known, goal, now, now, (), 50_000, Fleet(4, 2, 12, 1, False, room))
+    assert (found.choice.tuning.executors, found.cores) == (8, cores)
     assert found.choice.kept == (room is None)
 
 
