@@ -62,6 +62,18 @@ def test_the_smallest_machine_is_printed_with_its_settings_and_phases(plan: Call
     dearer = "if all costs 10 % more than was measured"
     for part in ("Largest rate within the limit: s ", "What binds: ", "trigger", "consolidate", dearer):
         assert part in shown.output
+    assert "With fewer" not in shown.output
+
+
+def test_what_smaller_machines_do_is_printed_beside_it(plan: Callable[..., Any]) -> None:
+    options = ("--rate", 60_000, "--within", "2s", "--quantile", 0.9)
+    *smaller, suffices = json.loads(plan(*options, "--json").stdout)["largest_rates"]
+    assert smaller
+    shown = plan(*options).output
+    assert f"{suffices['number']} cores suffice." in shown
+    fewer = next(line for line in shown.splitlines() if line.startswith("With fewer: 1 core "))
+    rates = [f"s {60_000 * each['factor']:,.0f} rows/s" if each["factor"] else "no rate" for each in smaller]
+    assert [part.split(" ", 2)[2] for part in fewer.removeprefix("With fewer: ").removesuffix(".").split("; ")] == rates
 
 
 def test_programs_get_the_same_as_json(plan: Callable[..., Any]) -> None:

@@ -32,7 +32,7 @@ from transom.planning.goals import Goal
 from transom.planning.model import Machine
 from transom.planning.phases import WORDS
 from transom.planning.profile import Profile
-from transom.planning.solve import Plan, solve
+from transom.planning.solve import Plan, Size, solve
 from transom.sinks.printing import plain_text
 
 BUSY = 0.9
@@ -263,7 +263,7 @@ def to_json(known: Profile, plan: Plan, unit: str) -> dict[str, Any]:
 def shown_plan(known: Profile, plan: Plan, unit: str) -> RenderableType:
     """Return a plan as a person reads it."""
     size, goal = plan.sizes[-1], plan.goal
-    number = f"{size.executors} {unit}{'' if size.executors == 1 else 's'}"
+    number = _counted(size.executors, unit)
     limits = sorted(set(goal.limits.values()))
     asked = f"{_rates(goal.rates)}, {goal.share:.4g} of the results within {' and '.join(map(_seconds, limits))}"
     if not plan.kept:
@@ -274,7 +274,8 @@ def shown_plan(known: Profile, plan: Plan, unit: str) -> RenderableType:
         )  # fmt: skip
     lines: list[RenderableType] = [
         Text(f"{asked}: {number} suffice{'s' if size.executors == 1 else ''}.", style="bold"),
-        Text(f"Largest rate within the limit: {_rates({n: size.factor * r for n, r in goal.rates.items()})}."),
+        Text(f"Largest rate within the limit: {_largest(plan, size)}."),
+        *([Text(f"With fewer: {_fewer(plan, unit)}.")] if len(plan.sizes) > 1 else []),
         Text(f"What binds: {binding(plan)}."),
         Text(f"Set: slots = {plan.choice.tuning.slots}; of each stream:"),
         _settings(plan),
@@ -290,6 +291,20 @@ def shown_plan(known: Profile, plan: Plan, unit: str) -> RenderableType:
             )
         )
     return Group(*lines, *[Text(note, style="dim") for note in notes(known, plan)])
+
+
+def _largest(plan: Plan, size: Size) -> str:
+    """Return the largest rates within the limit on a machine."""
+    return _rates({name: size.factor * rate for name, rate in plan.goal.rates.items()}) if size.factor else "no rate"
+
+
+def _fewer(plan: Plan, unit: str) -> str:
+    """Return what smaller machines can do."""
+    return "; ".join(f"{_counted(size.executors, unit)} {_largest(plan, size)}" for size in plan.sizes[:-1])
+
+
+def _counted(number: int, unit: str) -> str:
+    return f"{number} {unit}{'' if number == 1 else 's'}"
 
 
 def _settings(plan: Plan) -> Table:
