@@ -153,8 +153,7 @@ class LinkPacking:
             return ids, ordered([_panes(table)]), keys, 0
         index = known.index
         if forgets and len(known.numbers):  # nothing is added to what is full
-            index = KeyIndex(keys.schema)
-            index.intern(known.index.table())
+            index = known.index.copy()
         rows = index.intern(keys)
         numbers = np.full(len(index), -1, np.int64)
         numbers[: len(known.numbers)] = known.numbers

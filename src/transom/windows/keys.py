@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -9,24 +10,95 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.windows.aggregates.base import Slots
+from transom.windows.aggregates.hashes import xxhash64
 from transom.windows.aggregates.widening import widened
+
+MANY, FEW = 4_096, 0.25
+"""Where there are many values, and of rows at most so many times as many, values are looked up by their hashes."""
+_NULL = -1
+"""What stands for the hash of null: what has the same one is compared in any case."""
 
 
 class _Values:
-    """Distinct values of one column, numbered in the order of their first appearance; null is a value."""
+    """Distinct values of one column, numbered in the order of their first appearance; null is a value.
+
+    Arrow numbers all values anew each time. That is fast where rows are as many as values, but not where a few rows
+    meet a hundred thousand values: then they are looked up among the hashes of these, which are kept in order.
+    """
 
     def __init__(self, values: pa.Array) -> None:
         self.values = values
+        self._hashes = self._places = np.empty(0, np.int64)
+        """Of the first of them, in order; and the number of the value that each is of. Never changed, but replaced."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values and their hashes."""
+        return int(self.values.nbytes + self._hashes.nbytes + self._places.nbytes)
 
     def intern(self, column: pa.Array) -> Slots:
-        """Return the number of each value, adding those not seen before; O(distinct + rows)."""
+        """Return the number of each value, adding those not seen before.
+
+        O(distinct + rows), and where there are many: O(rows log distinct), but for what is copied when some are added.
+        """
         known = len(self.values)
+        if known >= MANY and len(column) <= FEW * known and _is_hashed(column.type):
+            looked_up = self._look_up(column)
+            if looked_up is not None:
+                return looked_up
         both = pa.concat_arrays([self.values, column]) if known else column
         encoded = pc.dictionary_encode(both, null_encoding="encode")
         codes: Slots = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)[known:]
         if len(encoded.dictionary) > known:
             self.values = encoded.dictionary
         return codes
+
+    def _look_up(self, column: pa.Array) -> Slots | None:
+        """Do as `intern`; None, with nothing done, where different values have one hash."""
+        self._add_hashes(_hashes_of(self.values.slice(len(self._hashes))))
+        encoded = pc.dictionary_encode(column, null_encoding="encode")
+        asked, known = encoded.dictionary, len(self.values)
+        hashes = _hashes_of(asked)
+        at = np.minimum(np.searchsorted(self._hashes, hashes), known - 1)
+        there = self._hashes[at] == hashes
+        if not self.values.take(pa.array(self._places[at[there]])).equals(asked.filter(pa.array(there))):
+            return None
+        fresh = hashes[~there]
+        if len(np.unique(fresh)) < len(fresh):
+            return None
+        numbers = self._places[at]
+        if len(fresh):
+            numbers[~there] = np.arange(known, known + len(fresh))
+            self.values = pa.concat_arrays([self.values, asked.filter(pa.array(~there))])
+            self._add_hashes(fresh)
+        found: Slots = numbers[encoded.indices.to_numpy(zero_copy_only=False)]
+        return found
+
+    def _add_hashes(self, hashes: Slots) -> None:
+        """Keep the hashes of the values that have none yet, in order."""
+        if len(hashes):
+            order = np.argsort(hashes, kind="stable")
+            at = np.searchsorted(self._hashes, hashes[order], side="right")
+            self._places = np.insert(self._places, at, len(self._hashes) + order)
+            self._hashes = np.insert(self._hashes, at, hashes[order])
+
+
+def _is_hashed(kind: pa.DataType) -> bool:
+    """Tell whether equal values of a type have equal bytes, of which hashes are made."""
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_signed_integer(kind)
+        or pa.types.is_date32(kind)
+        or pa.types.is_timestamp(kind)
+    )
+
+
+def _hashes_of(values: pa.Array) -> Slots:
+    if not values.null_count:
+        return xxhash64(values)
+    found: Slots = np.full(len(values), _NULL)
+    found[values.is_valid().to_numpy(zero_copy_only=False)] = xxhash64(values.drop_null())
+    return found
 
 
 class KeyIndex:
@@ -53,8 +125,15 @@ class KeyIndex:
     @property
     def nbytes(self) -> int:
         """Bytes of the distinct values and of the numbers that stand for them."""
-        values = sum(values.values.nbytes for values in (*self._columns, *self._pairs))
+        values = sum(values.nbytes for values in (*self._columns, *self._pairs))
         return int(values + sum(codes.nbytes for codes in self._codes))
+
+    def copy(self) -> KeyIndex:
+        """Return an index with the same keys, to which others can be added; O(columns)."""
+        made = copy.copy(self)
+        made._columns, made._pairs = ([copy.copy(each) for each in some] for some in (self._columns, self._pairs))
+        made._codes = list(self._codes)
+        return made
 
     def intern(self, keys: pa.Table) -> Slots:
         """Return the id of each row, adding keys not seen before.
