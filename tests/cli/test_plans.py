@@ -90,11 +90,11 @@ def test_the_limit_is_the_one_of_the_queries_if_none_is_given(plan: Callable[...
 
 
 def test_what_cannot_be_met_says_why_and_what_can_with_code_1(plan: Callable[..., Any]) -> None:
-    shown = plan("--rate", 400_000, "--within", "2s")
+    shown = plan("--rate", 5_000_000, "--within", "2s")
     assert shown.exit_code == 1
     assert "cannot be met with 4 cores, because" in shown.output
     assert "the nearest that can is s " in shown.output
-    found = plan("--rate", 400_000, "--within", "2s", "--json")
+    found = plan("--rate", 5_000_000, "--within", "2s", "--json")
     assert found.exit_code == 1
     assert not json.loads(found.stdout)["kept"]
 

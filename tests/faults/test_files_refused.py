@@ -168,11 +168,11 @@ CASES: dict[str, tuple[str, Callable[[Path], object], Callable[[Path], object], 
     "files that were found, written": (WRITING, file_source, open_files, CheckpointError),
     "a version of a table, read": (
         READING,
-        lambda root: delta(root)._write(),
+        lambda root: delta(root)._note(1, 2),
         lambda root: delta(root)._read(),
         CheckpointError,
     ),
-    "a version of a table, written": (WRITING, nothing, lambda root: delta(root)._write(), CheckpointError),
+    "a version of a table, written": (WRITING, nothing, lambda root: delta(root)._note(1, 2), CheckpointError),
     "copies of tables, removed": (REMOVING, nothing, versions, CheckpointError),
     "what streams keep, listed": (
         READING,
@@ -272,7 +272,7 @@ def test_a_command_whose_file_cannot_be_used_has_no_stack_trace(
 def test_a_version_that_is_damaged_is_said_to_be(tmp_path: Path, text: bytes | None) -> None:
     """One flipped bit in the number would pass over versions; old files are plain JSON."""
     (tmp_path / "state").mkdir()
-    delta(tmp_path)._write()
+    delta(tmp_path)._note(1, 2)
     path = tmp_path / "state" / READ_NAME
     path.write_bytes(path.read_bytes().replace(b'"next":2', b'"next":6') if text is None else text)
     with pytest.raises(CheckpointCorruptError, match="is damaged"):
