@@ -32,9 +32,9 @@ def opened_text(path: str) -> io.BufferedReader:
 
 
 def unpacked(raw: io.BufferedReader, path: str) -> io.BufferedReader:
-    """Return what a file has that is open, unpacked if its name says that it is packed; closing it closes the file.
+    """Return a reader of the text of an open file, unpacked if its name says so; closing it closes the file.
 
-    Where damage is in doubt it is an error: Spark reads a file of Zstandard up to a later frame that is cut off.
+    All damage is an error, also a later frame of Zstandard that is cut off, up to which Spark reads without a word.
     """
     match packing(path):
         case "gzip":

@@ -54,7 +54,8 @@ def files(
             whoever wants speed declares what is used.
         format: "json" (one object per line), "csv" or "parquet"; by default what the extension says. Text may
             be packed (".gz", ".zst"). A line is one row or, when it is anything else, one dead letter; blank lines are
-            nothing.
+            nothing. A damaged file is a dead letter as a whole; but of a ".zst" file of several frames, of which a
+            later one is cut off, Spark reads what comes before: write such files under another name, then rename them.
         order: Order among files found together: by path, or by modification time.
         settle: Leave a file alone until it has not been modified for this long; for writers that do not
             rename.
