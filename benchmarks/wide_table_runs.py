@@ -8,6 +8,7 @@ age. Sites without rows of a query send their progress, straight.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -122,15 +123,20 @@ class Bed:
         self.testbed.check()
         self.coordinator.look()
         for site in self.testbed.sites:
-            for path in (self.testbed.work / f"{site}-checkpoint").rglob("*.parcel"):
-                if str(path) not in self._seen:
+            for inbox in (self.testbed.work / f"{site}-checkpoint").glob("sources/*.arriving"):
+                for path in self._fresh(inbox):
                     try:
-                        there, parcel = path.stat().st_mtime, Parcel.from_bytes(path.read_bytes())
+                        there, parcel = os.stat(path).st_mtime, Parcel.from_bytes(Path(path).read_bytes())
                     except (FileNotFoundError, SiteError):  # not needed any more, or not there yet
                         continue
-                    self._seen.add(str(path))
+                    self._seen.add(path)
                     for part in parcel.parts:
                         self.came.setdefault((parcel.flow, part.site), []).append((parcel.tick, there))
+
+    def _fresh(self, inbox: Path) -> list[str]:
+        """Return the parcels in an inbox that were not seen yet; as paths, thousands took a fifth of a core."""
+        with os.scandir(inbox) as files:
+            return [file.path for file in files if file.path not in self._seen and file.name.endswith(".parcel")]
 
     def follow(self, form: str, seconds: float) -> Block:
         """Let the sites follow a form, and measure it for some seconds."""

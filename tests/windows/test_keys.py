@@ -15,7 +15,7 @@ from transom.windows import keys
 from transom.windows.keys import KeyIndex
 
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
-    "text": (pa.string(), [None, "", "a", "b", "é", "x" * 40, "y" * 33]),
+    "text": (pa.string(), [None, "", "a", "b", "é", "x" * 40, "x" * 41, "x" * 1_024 + "y", "y" + "x" * 1_024]),
     "long": (pa.int64(), [None, 0, -1, 1, 2**63 - 1, -(2**63)]),
     "short": (pa.int16(), [None, 0, -1, 7]),
     "day": (pa.date32(), [None, date(1970, 1, 1), date(2026, 3, 1)]),
@@ -48,7 +48,7 @@ def test_hashes_give_the_numbers_that_arrow_gives(pieces: list[Any], chosen: set
             patch.setattr(keys, "MANY", 1)
             patch.setattr(keys, "FEW", 1 << 60)
             if collide:
-                patch.setattr(keys, "xxhash64", lambda values: np.zeros(len(values), np.int64))
+                patch.setattr(keys, "_hashes_of", lambda values: np.zeros(len(values), np.int64))
             before, other = hashed.table(), hashed.copy()
             assert other.intern(table(piece, names)).tolist() == wanted
             assert (len(hashed), repr(hashed.table())) == (len(before), repr(before))
