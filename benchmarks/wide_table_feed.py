@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.ticking import Ticking
@@ -52,24 +53,27 @@ class Words:
     """
 
     def __init__(self, text: Sequence[str], rates: Mapping[tuple[int, int], float], tick: float) -> None:
-        self.text, self.rates, self.tick = text, rates, tick
+        self.text, self.rates, self.tick = pa.array(text, pa.string()), rates, tick
         self._ends = np.cumsum([len(word.encode()) + 1 for word in text])
-        self._once = {word for word, n in Counter(text).items() if n == 1}
+        counts = Counter(text)
+        self._once = pa.array([counts[word] == 1 for word in text])
         self._at = {key: place * len(text) // max(len(rates), 1) for place, key in enumerate(sorted(rates))}
         """By query and site: the next word, counted over all passes; each begins elsewhere in the text."""
 
     def __call__(self, query: int, place: int, tick: int) -> dict[str, Any]:
         """Return the words of the next bytes."""
-        key, found = (query, place), []
+        key, found = (query, place), list[pa.Array]()
         left = self.rates[key] * self.tick
         while left > 0:
             passed, at = divmod(self._at[key], len(self.text))
             before = self._ends[at - 1] if at else 0
             end = min(max(int(np.searchsorted(self._ends, before + left)), at + 1), len(self.text))
-            found += [f"{word}#{passed}" if word in self._once else word for word in self.text[at:end]]
+            words = self.text.slice(at, end - at)
+            numbered = pc.binary_join_element_wise(words, f"#{passed}", "")
+            found.append(pc.if_else(self._once.slice(at, end - at), numbered, words))
             left -= float(self._ends[end - 1] - before)
             self._at[key] += end - at
-        return {"key": found}
+        return {"key": pa.concat_arrays(found) if found else pa.array([], pa.string())}
 
 
 class TableFeed(Ticking):
@@ -93,8 +97,6 @@ class TableFeed(Ticking):
     ) -> None:
         super().__init__(tick)
         self._directories, self._rates, self._rows, self._schema = directories, rates, rows, schema
-        self.raw: dict[str, dict[int, int]] = {}
-        """By query and tick at whose end they came: bytes of its rows at all sites, as Arrow IPC with zstd."""
         self.rows = 0
         self.newest = 0
         """The end of the last tick whose rows are there, microseconds."""
@@ -134,7 +136,6 @@ class TableFeed(Ticking):
         for query, there in self._rates:
             if there == place:
                 found.append(self._table(query, place, number))
-                self.raw.setdefault(f"q{query + 1}", Counter())[number] += len(packed(found[-1]))
                 self.rows += len(found[-1])
         return found
 
@@ -144,6 +145,18 @@ class TableFeed(Ticking):
         at = (number - 1) * self.tick + np.arange(count) * self.tick // max(count, 1)
         given = {"q": np.full(count, query, np.int32), "at": at, **columns}
         return pa.table([given[name] for name in self._schema.names], schema=self._schema)
+
+    def raw(self, ticks: Collection[int]) -> int:
+        """Return the bytes of all rows that came at the end of some ticks, by query and site as Arrow IPC with zstd.
+
+        Their files are read again: to pack them as they are written would take cores from the sites.
+        """
+        size = 0
+        for directory in self._directories.values():
+            for path in (path for path in directory.glob("*.parquet") if int(path.stem) in ticks):
+                with pq.ParquetFile(path) as file:
+                    size += sum(len(packed(file.read_row_group(at))) for at in range(1, file.num_row_groups))
+        return size
 
     def packed_rows(self, number: int) -> dict[tuple[int, int], bytes]:
         """Return the rows of a tick by query and place, packed; nobody else sees them."""

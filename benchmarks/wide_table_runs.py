@@ -199,8 +199,7 @@ class Bed:
         links; at equal intervals it is that of partials.
         """
         ticks = {tick for block in blocks for tick in range(block.first, block.last)}
-        raw = sum(size for sizes in self.feed.raw.values() for tick, size in sizes.items() if tick in ticks)
-        return raw * self.around / sum(block.sent for block in blocks)
+        return self.feed.raw(ticks) * self.around / sum(block.sent for block in blocks)
 
     def send_raw(self) -> None:
         """End the sites, and send all rows of a tick over their links instead."""

@@ -8,7 +8,7 @@ import pytest
 from transom.engine.state.absence import Heard
 from transom.errors import SourceError
 from transom.model.time import ManualClock
-from transom.sites.arriving import ArrivingSource
+from transom.sites.arriving import REST, ArrivingSource
 from transom.testing.sources import SourceCase, SourceSuite
 from transom.widearea.bodies import to_body
 from transom.widearea.parcels import Parcel, Part, PartitionProgress, RowCounts
@@ -116,3 +116,39 @@ def test_a_site_that_is_gone_is_refused(tmp_path):
     opened(tmp_path).add(Parcel("fares", 1, (part("south", 0, 1),)))
     with pytest.raises(SourceError, match="'south'"):
         opened(tmp_path, ["north"])
+
+
+def test_what_completes_nothing_rests_for_more(tmp_path):
+    clock, source = ManualClock(7), ArrivingSource("fares", ("north", "south"))
+    source.open(None, tmp_path, clock)
+    source.add(Parcel("fares", 1, (part("north", 0, 1, [(50, None)]),)))
+    assert source.rests(0)
+    clock.advance(REST - 1)
+    source.add(Parcel("fares", 2, (part("north", 1, 2, [(60, None)]),)))
+    assert source.rests(0)
+    clock.advance(1)
+    assert not source.rests(0)  # the first has waited long enough
+    assert source.rests(1)
+    source.add(Parcel("fares", 1, (part("south", 0, 1, [(50, None), (55, REST)]),)))
+    assert not source.rests(1)  # both have come to 50
+    source.add(Parcel("fares", 2, (part("south", 1, 2, [(50, None), (70, None)]),)))
+    assert source.rests(3)
+    source.add(Parcel("fares", 2, (part("south", 2, 3, [(50, 3 * REST), (70, None)]),)))
+    assert not source.rests(3)  # no window waits for an idle partition
+
+
+@pytest.mark.parametrize(
+    "news", [{"ended": True}, {"anew": True}, {"injected": 5}, {"failed": {"mean": "no such key"}}]
+)
+def test_news_of_another_kind_do_not_rest(tmp_path, news):
+    source = opened(tmp_path)
+    source.add(Parcel("fares", 1, (part("north", 0, 1, **news),)))
+    assert not source.rests(0)
+
+
+def test_nothing_rests_for_a_site_that_is_left_out(tmp_path):
+    source = opened(tmp_path)
+    source.add(Parcel("fares", 1, (part("north", 0, 1, [(50, None)]),)))
+    assert source.rests(0)
+    source.leave_out(["south"])
+    assert not source.rests(0)

@@ -11,7 +11,7 @@ from transom.engine.spark.cutstats import CutStats
 from transom.engine.state.absence import Heard
 from transom.engine.streams.partialsource import Brought
 from transom.errors import SiteError, SourceError, SourceLostError
-from transom.model.time import MICROS_PER_SECOND, Clock, Micros
+from transom.model.time import MAX_TIME, MICROS_PER_SECOND, MIN_TIME, Clock, Micros
 from transom.scheduling.arrivals import DelayMoments
 from transom.sites.inbox import Entry, Inbox
 from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset, OwnRows, Waiting
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+REST: Micros = MICROS_PER_SECOND
+"""So long a parcel may wait for those of other sites, if it completes no window: each cut costs as much as a parcel,
+and the sites' ticks are spread."""
 LOOK: Micros = MICROS_PER_SECOND
 """More than this between two looks is no silence of others: nobody listened."""
 
@@ -56,6 +59,9 @@ class ArrivingSource(OwnRows):
         self._heard_at: dict[Site, Micros] = {}
         """How long it had been listened when something came of each site."""
         self._left_out: frozenset[Site] = frozenset()
+        self._front = Front()
+        self._rests_at: tuple[Offset, Micros] = (None, 0)
+        """From where on parcels wait for more, and since when."""
         self._clock: Clock
         self._inbox: Inbox
 
@@ -108,6 +114,20 @@ class ArrivingSource(OwnRows):
     def waiting_bytes(self, offset: Offset) -> int:
         """Return the bytes of partials that lie behind an offset."""
         return sum(entry.nbytes for entry in self._inbox.between(position(offset), self._inbox.newest))
+
+    def rests(self, offset: Offset) -> bool:
+        """Tell whether what lies behind an offset completes nothing, and the first of it has come just now."""
+        now = self._clock.monotonic()
+        if self._rests_at[0] != offset:
+            self._rests_at = (offset, now)
+        if now - self._rests_at[1] >= REST:
+            return False
+        self._front.take(self._inbox.between(self._front.position, position(offset)))
+        parts = self._parts(offset)
+        if any(part.anew or part.ended or part.failed or part.injected is not None for part in parts):
+            return False
+        sites = [site for site in self.sites if site not in self._left_out]
+        return self._front.least(sites, parts) <= self._front.least(sites)
 
     # ---- partials, see `transom.engine.streams.partialsource.PartialSource`
 
@@ -197,6 +217,7 @@ class ArrivingSource(OwnRows):
         """
         self._clock, self._heard, self._heard_at = clock, {}, {}
         self._waited, self._looked, self._left_out = 0, clock.monotonic(), frozenset()
+        self._front, self._rests_at = Front(), (None, 0)
         self._inbox = Inbox(self.flow, directory, self.sites)
         gone = sorted({site for site, _ in self._inbox.known.partitions}.difference(self.sites))
         if gone:
@@ -281,6 +302,31 @@ class ArrivingSource(OwnRows):
 
     def close(self) -> None:
         """Do nothing: what came is durable."""
+
+
+class Front:
+    """How far the event time of each site has come, up to a position."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        self._newest: dict[Site, Micros] = {}
+
+    def take(self, entries: Iterable[Entry]) -> None:
+        """Take note of the next parcels."""
+        for entry in entries:
+            self._newest.update((part.site, _newest(part)) for part in entry.parcel.parts)
+            self.position = entry.position
+
+    def least(self, sites: Iterable[Site], parts: Iterable[Part] = ()) -> Micros:
+        """Return the event time that all of some sites have come to, also with some more parts."""
+        newest = self._newest | {part.site: _newest(part) for part in parts}
+        return min((newest.get(site, MIN_TIME) for site in sites), default=MAX_TIME)
+
+
+def _newest(part: Part) -> Micros:
+    """Return the event time that all partitions of a site have come to but those for which no window waits for long."""
+    counted = [each.newest for each in part.partitions if each.idle is None or each.idle < LOOK]
+    return min((MIN_TIME if moment is None else moment for moment in counted), default=MAX_TIME)
 
 
 def _rows(entry: Entry) -> int:

@@ -51,6 +51,9 @@ class PartialSource(Source, Protocol):
         None for a partition of which something lies behind the offset, or of whose site nothing has been heard.
         """
 
+    def rests(self, offset: Offset) -> bool:
+        """Tell whether what lies behind an offset completes nothing, and may wait a little for more to come."""
+
     def heard(self, offset: Offset) -> Heard:
         """Return what is known of the sites, given up to where the source was read."""
 

@@ -50,9 +50,10 @@ class SeenSource:
         self.at, self.looked_from = now, committed
         self._look(committed)
         latest = committed if self.away is not None else self.latest
-        piece = self._source.cut(committed, max_rows) if latest != committed else None
+        rests = latest != committed and brings_partials(self._source) and self._source.rests(committed)
+        piece = self._source.cut(committed, max_rows) if latest != committed and not rests else None
         self.more = piece is not None and piece.end != latest
-        self._counted = None if self.more else (committed, 0 if piece is None else piece.rows)
+        self._counted = None if self.more or rests else (committed, 0 if piece is None else piece.rows)
         return None if piece is None or piece.end == committed else piece
 
     def took(self, piece: Cut) -> None:
