@@ -60,7 +60,7 @@ class ArrivingSource(OwnRows):
         """How long it had been listened when something came of each site."""
         self._left_out: frozenset[Site] = frozenset()
         self._front = Front()
-        self._rests_at: tuple[Offset, Micros] = (None, 0)
+        self._rests_at: tuple[Offset | None, Micros] = (None, 0)
         """From where on parcels wait for more, and since when."""
         self._clock: Clock
         self._inbox: Inbox
@@ -217,7 +217,8 @@ class ArrivingSource(OwnRows):
         """
         self._clock, self._heard, self._heard_at = clock, {}, {}
         self._waited, self._looked, self._left_out = 0, clock.monotonic(), frozenset()
-        self._front, self._rests_at = Front(), (None, 0)
+        self._front = Front()
+        self._rests_at = (None, 0)
         self._inbox = Inbox(self.flow, directory, self.sites)
         gone = sorted({site for site, _ in self._inbox.known.partitions}.difference(self.sites))
         if gone:
