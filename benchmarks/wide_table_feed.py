@@ -54,7 +54,7 @@ class Words:
 
     def __init__(self, text: Sequence[str], rates: Mapping[tuple[int, int], float], tick: float) -> None:
         self.text, self.rates, self.tick = pa.array(text, pa.string()), rates, tick
-        self._ends = np.cumsum([len(word.encode()) + 1 for word in text])
+        self._ends = np.cumsum([len(word.encode()) + 1.0 for word in text])
         counts = Counter(text)
         self._once = pa.array([counts[word] == 1 for word in text])
         self._at = {key: place * len(text) // max(len(rates), 1) for place, key in enumerate(sorted(rates))}

@@ -97,10 +97,10 @@ def hashes_of(columns: Sequence[pa.ChunkedArray]) -> _Words:
 
     hashes, factor = np.full(len(columns[0]), 0x345678, np.uint64), 1_000_003
     for number, column in enumerate(columns):
-        if column.null_count or not pa.types.is_integer(column.type):
-            hashed = hash_pandas_object(column.to_pandas(), index=False, categorize=bool(column.null_count)).to_numpy()
+        if column.null_count or not (pa.types.is_integer(column.type) or pa.types.is_string(column.type)):
+            hashed = hash_pandas_object(column.to_pandas(), index=False).to_numpy()
         else:  # the same, with less around it
-            hashed = hash_array(column.to_numpy())
+            hashed = hash_array(column.to_numpy(), categorize=False)
         hashes = (hashes ^ hashed) * np.uint64(factor)
         factor += 82_520 + 2 * (len(columns) - number)
     return np.asarray(hashes + np.uint64(97_531))
