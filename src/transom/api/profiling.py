@@ -2,7 +2,7 @@
 
 Each run begins with a checkpoint of its own that is removed again, and its results go nowhere. A first run warms up
 Java, a second one tells how many rows can be read in some time; then cuts of three sizes are made, in one task each and
-divided among the cores. Where rows come by the clock the size of cuts follows from the time between them.
+divided among the cores, in turn. Where rows come by the clock the size of cuts follows from the time between them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ from transom.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SIZES = (16, 4, 1)
+SIZES = (1, 4, 16)
 """Cuts of this part of the largest size."""
+ORDER = ((1, False), (16, True), (4, True), (4, False), (16, False), (1, True))
+"""Size of the cuts of each run, and whether they are divided. Runs get faster one by one, as Java compiles: in this
+order that favours neither large cuts nor, by much, divided ones."""
 CUTS = 8
 """So many of the largest size fit into the time of a run."""
 SKIPPED = 1
@@ -44,7 +47,7 @@ WARM_CUTS = 12
 """Cuts after which it has."""
 FIRST, LARGE = 10_000, 100_000
 """Rows of a cut while it is not known what they cost, and at most while it is found out how many are read in a time."""
-RUNS = 1 + 2 * len(SIZES)
+RUNS = 1 + len(ORDER)
 ONE_TASK = 1 << 40
 """Rows of a task that no cut has."""
 PATIENCE = 120.0
@@ -100,7 +103,8 @@ class Profiler:
         if not found:
             raise DefinitionError("profile: nothing was read.", "Give a longer time: --for 5m, or a source with rows.")
         largest = {name: _largest([cut.rows for cut in cuts]) for name, cuts in found.items()}
-        for size, tasks in [(size, tasks) for size in SIZES for tasks in (1, max(2, cores))]:
+        for size, divided in ORDER:
+            tasks = max(2, cores) if divided else 1
             tuning = {name: _divided(rows // size, tasks) for name, rows in largest.items()}
             most = max(rows // size for rows in largest.values())
             self.say(f"Cuts of up to {most:,} rows in {'one task' if tasks == 1 else f'{tasks} tasks'} ...")
