@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import rich.style  # noqa: F401  draws random numbers when it is first imported, which Hypothesis forbids its strategies
@@ -110,8 +110,17 @@ def spark(request: pytest.FixtureRequest) -> Iterator[object]:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
+    _find_once(session.sparkContext._jvm, "py4j.reflection.TypeUtil")
     yield session
     session.stop()
+
+
+def _find_once(jvm: Any, name: str) -> None:
+    """Keep the packages of a class, and it: for each error PySpark asks for them fifty times, in all jars each time."""
+    for part in name.split("."):
+        found = getattr(jvm, part)
+        setattr(jvm, part, found)
+        jvm = found
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,4 +1,4 @@
-"""How large parcels are at one site: hashes and sketches of their rows are those of the libraries, made of columns."""
+"""How large parcels are at one site: hashes of their rows, and sketches as the library makes them value by value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from datasketches import compact_theta_sketch, theta_union, update_theta_sketch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pandas.util import hash_pandas_object
 
 from transom.sites.measuring import FlowSizes, hashes_of, sketch_of, theta_of
 from transom.widearea.sizes import NOMINAL
@@ -52,12 +51,24 @@ def test_a_sketch_has_what_one_made_value_by_value_has(values, more):
     assert union.get_result().get_estimate() == pytest.approx(made.get_estimate(), rel=0.3)
 
 
-@given(st.lists(st.sampled_from(list(KEYS)), min_size=1, max_size=4, unique=True))
-def test_rows_have_the_hashes_of_pandas(names):
+@given(st.lists(st.sampled_from(list(KEYS)), min_size=1, max_size=4, unique=True), st.integers(0, 4))
+def test_a_row_has_one_hash_wherever_it_is(names, at):
+    """Also where no other one of a column is null, and where all are."""
     table = pa.table({name: KEYS[name] for name in names})
-    table = pa.concat_tables([table.slice(0, 1), table.slice(1)])
-    expected = hash_pandas_object(table.to_pandas(), index=False).to_numpy()
-    assert hashes_of(table.columns).tolist() == expected.tolist()
+    hashes = hashes_of(table.columns).tolist()
+    assert hashes_of(pa.concat_tables([table.slice(0, at), table.slice(at)]).columns).tolist() == hashes
+    assert [hashes_of(table.slice(row, 1).columns)[0] for row in range(len(table))] == hashes
+    rows = list(map(str, table.to_pylist()))
+    assert [hashes.index(each) for each in hashes] == [rows.index(each) for each in rows]
+
+
+def test_other_rows_have_other_hashes():
+    moments = np.repeat(np.arange(300) * 1_000_000, 300)
+    counts = np.tile(np.arange(300), 300)
+    for other in (counts, moments[::-1], counts * 1_000_000):
+        assert len(np.unique(hashes_of([pa.chunked_array([moments]), pa.chunked_array([other])]))) == len(
+            np.unique(np.stack([moments, other]), axis=1).T
+        )
 
 
 def test_a_sketch_is_of_panes_and_keys():

@@ -15,7 +15,7 @@ from transom.windows import keys
 from transom.windows.keys import KeyIndex
 
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
-    "text": (pa.string(), [None, "", "a", "b", "é", "x" * 40, "x" * 41, "x" * 1_024 + "y", "y" + "x" * 1_024]),
+    "text": (pa.string(), [None, "", "a", "b", "é", "x" * 40, "x" * 41, "x" * 70_000 + "y", "y" + "x" * 70_000]),
     "long": (pa.int64(), [None, 0, -1, 1, 2**63 - 1, -(2**63)]),
     "short": (pa.int16(), [None, 0, -1, 7]),
     "day": (pa.date32(), [None, date(1970, 1, 1), date(2026, 3, 1)]),
@@ -48,10 +48,22 @@ def test_hashes_give_the_numbers_that_arrow_gives(pieces: list[Any], chosen: set
             patch.setattr(keys, "MANY", 1)
             patch.setattr(keys, "FEW", 1 << 60)
             if collide:
-                patch.setattr(keys, "_hashes_of", lambda values: np.zeros(len(values), np.int64))
+                patch.setattr(keys, "value_hashes", lambda values: np.zeros(len(values), np.int64))
             before, other = hashed.table(), hashed.copy()
             assert other.intern(table(piece, names)).tolist() == wanted
             assert (len(hashed), repr(hashed.table())) == (len(before), repr(before))
             assert hashed.intern(table(piece, names)).tolist() == wanted
             assert len(hashed) == len(other) == len(plain)
             assert repr(hashed.table()) == repr(other.table()) == repr(plain.table())
+
+
+def test_other_texts_have_other_hashes() -> None:
+    """Whatever else is hashed with them."""
+    texts = [*(f"{letter}{number}" for number in range(20_000) for letter in "xyz"), None, "", "x"]
+    texts += ["xx", "x\0", "x\0\0"]
+    texts += ["x" * 70_000, "x" * 70_001, "x" * 69_999 + "y", "y" + "x" * 69_999, "x" * 140_000]
+    hashes = keys.value_hashes(pa.array(texts)).tolist()
+    assert len(set(hashes)) == len(texts)
+    for at in (0, 7, len(texts) - 8, len(texts) - 1):
+        assert keys.value_hashes(pa.array(texts[at:])).tolist() == hashes[at:]
+        assert keys.value_hashes(pa.array(["of another", *texts])[at + 1 :][:3]).tolist() == hashes[at : at + 3]

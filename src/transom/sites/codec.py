@@ -90,9 +90,7 @@ class LinkPacking:
         if news.schema is not None:
             self._sent.confirmed.add(news.schema)
         if len(news.ids) and self._sent.schemas[news.flow][0] == news.schema:  # else they are keys of before
-            numbers = self._sent.keys[news.flow].numbers
-            new = numbers[news.ids] < 0
-            numbers[news.ids[new]] = news.numbers[new]
+            self._sent.keys[news.flow].learn(news.ids, news.numbers)
 
     def broken(self) -> None:
         """Forget what was confirmed: the connection broke."""
@@ -151,24 +149,20 @@ class LinkPacking:
         if not keys.num_columns:
             ids = np.zeros(table.num_rows, np.int64)
             return ids, ordered([_panes(table)]), keys, 0
-        index = known.index
-        if forgets and len(known.numbers):  # nothing is added to what is full
-            index = known.index.copy()
+        index = known.index.copy() if forgets else known.index  # nothing is added to what is full
         rows = index.intern(keys)
-        numbers = np.full(len(index), -1, np.int64)
-        numbers[: len(known.numbers)] = known.numbers
-        new = np.unique(rows[numbers[rows] < 0])
-        first, fresh, numbers_of = known.given, keys.slice(0, 0), numbers
-        if len(new):
-            if _sorts(keys.schema.types[0]):  # neighbours begin alike, which a compressor finds
-                new = new[pc.sort_indices(index.take(new)[0]).to_numpy()]
-            numbers_of = numbers.copy()
-            numbers_of[new] = np.arange(first, first + len(new))
-            fresh = pa.Table.from_arrays(index.take(new), schema=keys.schema)
+        ids = known.numbers_of(rows)
+        unknown = np.flatnonzero(ids < 0)
+        new, first_rows, which = np.unique(rows[unknown], return_index=True, return_inverse=True)
+        fresh = keys.take(pa.array(unknown[first_rows]))
+        if len(new) and _sorts(keys.schema.types[0]):  # neighbours begin alike, which a compressor finds
+            order = pc.sort_indices(_array(fresh.column(0))).to_numpy()
+            new, fresh, which = new[order], fresh.take(pa.array(order)), np.argsort(order)[which]
+        first = known.given
+        ids[unknown] = first + which
         if not forgets:
-            known.numbers, known.given = numbers, first + len(new)
-            news.ids, news.numbers = new, numbers_of[new]
-        ids = numbers_of[rows]
+            known.given += len(new)
+            news.ids, news.numbers = new, np.arange(first, known.given)
         return ids, ordered([_panes(table), ids]), fresh, -1 - first if forgets else first
 
     # Receiving

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from transom.engine.partials.tables import PANE
 from transom.widearea.sizes import NOMINAL
 from transom.widearea.topology import INTERVALS
+from transom.windows.keys import is_hashed, value_hashes
 
 SPANS = (6, 20, INTERVALS[-1])
 """Ticks over which the last parcels are united."""
@@ -26,6 +27,8 @@ SMOOTH = 0.2
 
 
 _Words = NDArray[np.uint64]
+_NULL = np.uint64(0x61C8864680B583EB)
+"""What stands for the hash of null."""
 _HEAD = struct.Struct("<BBBxxB2sI4x")
 """Longs before the entries, version, family, flags, checksum of the seed, entries."""
 _VERSION, _FAMILY, _ORDERED = 3, 3, 0x1A
@@ -92,18 +95,24 @@ def sketch_of(table: pa.Table) -> compact_theta_sketch:
 
 
 def hashes_of(columns: Sequence[pa.ChunkedArray]) -> _Words:
-    """Return a hash of each row of some columns, at least one: that of `pandas.util.hash_pandas_object`."""
-    from pandas.util import hash_array, hash_pandas_object
-
+    """Return a hash of each row of some columns, at least one: all sites make the same of equal rows."""
     hashes, factor = np.full(len(columns[0]), 0x345678, np.uint64), 1_000_003
     for number, column in enumerate(columns):
-        if column.null_count or not (pa.types.is_integer(column.type) or pa.types.is_string(column.type)):
-            hashed = hash_pandas_object(column.to_pandas(), index=False).to_numpy()
-        else:  # the same, with less around it
-            hashed = hash_array(column.to_numpy(), categorize=False)
+        hashed = np.full(len(column), _NULL)
+        hashed[column.is_valid().to_numpy()] = _of_valid(column.drop_null())
         hashes = (hashes ^ hashed) * np.uint64(factor)
         factor += 82_520 + 2 * (len(columns) - number)
     return np.asarray(hashes + np.uint64(97_531))
+
+
+def _of_valid(column: pa.ChunkedArray) -> _Words:
+    """Return a hash of each value of a column without nulls."""
+    if is_hashed(column.type):
+        hashed = [value_hashes(piece) for piece in column.chunks]
+        return _mixed(np.concatenate([*hashed, np.empty(0, np.int64)]).view(np.uint64))
+    from pandas.util import hash_pandas_object
+
+    return np.asarray(hash_pandas_object(column.to_pandas(), index=False).to_numpy())
 
 
 def theta_of(values: _Words) -> compact_theta_sketch:

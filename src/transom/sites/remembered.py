@@ -23,10 +23,28 @@ class Keys:
     """The keys of one flow as the sending end numbers them."""
 
     index: KeyIndex
-    numbers: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    """By id: the number that the other end is known to have; -1 for none."""
     given: int = 0
     """Numbers that were given."""
+    _numbers: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    """By id: the number that the other end is known to have; -1 for none. It has room for ids to come."""
+
+    def numbers_of(self, ids: Ints) -> Ints:
+        """Return the numbers that the other end is known to have; -1 for none."""
+        self._grow(ids)
+        return self._numbers[ids]
+
+    def learn(self, ids: Ints, numbers: Ints) -> None:
+        """Take note of numbers that the other end has; the first one of an id stays."""
+        self._grow(ids)
+        new = self._numbers[ids] < 0
+        self._numbers[ids[new]] = numbers[new]
+
+    def _grow(self, ids: Ints) -> None:
+        least = int(ids.max(initial=-1)) + 1
+        if least > len(self._numbers):
+            grown = np.full(2 * least, -1, np.int64)
+            grown[: len(self._numbers)] = self._numbers
+            self._numbers = grown
 
 
 @dataclass

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import copy
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from transom.windows.aggregates.base import Slots
 from transom.windows.aggregates.widening import widened
 
-MANY, FEW = 16_384, 0.1
+MANY, FEW = 2_048, 0.25
 """Where there are many values, and of rows at most so many times as many, values are looked up by their hashes."""
 _NULL = -0x5E3779B97F4A7C15
 """What stands for the hash of null: what has the same one is compared in any case."""
-_LONG = 1_024
-_FACTORS = np.cumprod(np.full(_LONG, 0x9E3779B97F4A7C15, np.uint64))
-"""What the letter at each place of a text counts; those of longer texts again from the first one on."""
+_LETTERS = 1 << 16
+"""Of texts that are hashed together, and of those that are hashed as a whole."""
+_FACTOR = 0x9E3779B97F4A7C15
+"""Its powers are what a text's letters count, each by its place; modulo 2^64, as all of these numbers."""
+_POWERS, _INVERSE = (
+    np.cumprod(np.append(np.uint64(1), np.full(_LETTERS, factor, np.uint64)))
+    for factor in (_FACTOR, pow(_FACTOR, -1, 1 << 64))
+)
 
 
 class _Values:
@@ -44,7 +51,7 @@ class _Values:
         O(distinct + rows), and where there are many: O(rows log distinct), but for what is copied when some are added.
         """
         known = len(self.values)
-        if known >= MANY and len(column) <= FEW * known and _is_hashed(column.type):
+        if known >= MANY and len(column) <= FEW * known and is_hashed(column.type):
             looked_up = self._look_up(column)
             if looked_up is not None:
                 return looked_up
@@ -57,35 +64,37 @@ class _Values:
 
     def _look_up(self, column: pa.Array) -> Slots | None:
         """Do as `intern`; None, with nothing done, where different values have one hash."""
-        self._add_hashes(_hashes_of(self.values.slice(len(self._hashes))))
-        encoded = pc.dictionary_encode(column, null_encoding="encode")
-        asked, known = encoded.dictionary, len(self.values)
-        hashes = _hashes_of(asked)
+        self._add_hashes(value_hashes(self.values.slice(len(self._hashes))))
+        known, hashes = len(self.values), value_hashes(column)
         at = np.minimum(np.searchsorted(self._hashes, hashes), known - 1)
-        there = self._hashes[at] == hashes
-        if not self.values.take(pa.array(self._places[at[there]])).equals(asked.filter(pa.array(there))):
+        found, values = self._places[at], self.values
+        rows = np.flatnonzero(self._hashes[at] != hashes)
+        fresh, first, which = np.unique(hashes[rows], return_index=True, return_inverse=True)
+        if len(rows):
+            order = np.argsort(first)
+            found[rows] = known + np.argsort(order)[which]
+            values, fresh = pa.concat_arrays([values, column.take(pa.array(rows[first[order]]))]), fresh[order]
+        if not values.take(pa.array(found)).equals(column):
             return None
-        fresh = hashes[~there]
-        if len(np.unique(fresh)) < len(fresh):
-            return None
-        numbers = self._places[at]
-        if len(fresh):
-            numbers[~there] = np.arange(known, known + len(fresh))
-            self.values = pa.concat_arrays([self.values, asked.filter(pa.array(~there))])
-            self._add_hashes(fresh)
-        found: Slots = numbers[encoded.indices.to_numpy(zero_copy_only=False)]
+        self.values = values
+        self._add_hashes(fresh)
         return found
 
     def _add_hashes(self, hashes: Slots) -> None:
         """Keep the hashes of the values that have none yet, in order."""
-        if len(hashes):
-            order = np.argsort(hashes, kind="stable")
-            at = np.searchsorted(self._hashes, hashes[order], side="right")
-            self._places = np.insert(self._places, at, len(self._hashes) + order)
-            self._hashes = np.insert(self._hashes, at, hashes[order])
+        if not len(hashes):
+            return
+        known, order = len(self._hashes), np.argsort(hashes)
+        at = np.searchsorted(self._hashes, hashes[order]) + np.arange(len(order))
+        others = np.ones(known + len(order), bool)
+        others[at] = False
+        both = self._hashes, self._places
+        self._hashes, self._places = merged = np.empty(len(others), np.int64), np.empty(len(others), np.int64)
+        for each, before, new in zip(merged, both, (hashes[order], known + order), strict=True):
+            each[others], each[at] = before, new
 
 
-def _is_hashed(kind: pa.DataType) -> bool:
+def is_hashed(kind: pa.DataType) -> bool:
     """Tell whether equal values of a type have equal bytes, of which hashes are made."""
     return bool(
         pa.types.is_string(kind)
@@ -95,11 +104,11 @@ def _is_hashed(kind: pa.DataType) -> bool:
     )
 
 
-def _hashes_of(values: pa.Array) -> Slots:
+def value_hashes(values: pa.Array) -> Slots:
     """Return a number for each value: one for equal values, and hardly ever the same one for others."""
     if values.null_count:
         found: Slots = np.full(len(values), _NULL)
-        found[values.is_valid().to_numpy(zero_copy_only=False)] = _hashes_of(values.drop_null())
+        found[values.is_valid().to_numpy(zero_copy_only=False)] = value_hashes(values.drop_null())
         return found
     if pa.types.is_string(values.type):
         return _of_texts(values)
@@ -108,21 +117,31 @@ def _hashes_of(values: pa.Array) -> Slots:
 
 
 def _of_texts(texts: pa.StringArray) -> Slots:
-    """Return the sum of each text's letters times the factors of their places, modulo 2^64.
+    """Return for each text, none of them null, the sum of its letters, each times the factor of its place.
 
-    All texts are added up together: a hash that is made text by text, or length by length, took half of the time of
-    sites whose keys are words.
+    All letters are added up in one go, as if they were one text; what comes out for each text is then divided by the
+    factor of its beginning.
     """
     if not len(texts):
         return np.empty(0, np.int64)
     edges = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
     letters = np.frombuffer(texts.buffers()[2] or b"", np.uint8)[edges[0] : edges[-1]]
-    ends = edges - edges[0]
-    places = np.arange(len(letters), dtype=np.int32) - np.repeat(ends[:-1], np.diff(ends))
+    if len(letters) <= _LETTERS:
+        return _sums(letters, edges - edges[0]).view(np.int64)
+    if len(texts) > 1:
+        half = len(texts) // 2
+        return np.concatenate([_of_texts(part) for part in (texts.slice(0, half), texts.slice(half))])
+    pieces = np.append(np.arange(0, len(letters), _LETTERS), len(letters))
+    sums = [int(_sums(letters[start:end], np.array([0, end - start]))[0]) for start, end in pairwise(pieces)]
+    return np.array([hash(tuple(sums))])
+
+
+def _sums(letters: NDArray[np.uint8], edges: Slots) -> NDArray[np.uint64]:
+    """Return the sums of texts that begin and end at these edges."""
     sums = np.zeros(len(letters) + 1, np.uint64)
-    np.cumsum((letters + np.uint64(1)) * _FACTORS[places & (_LONG - 1)], out=sums[1:])
-    found: Slots = np.diff(sums[ends]).view(np.int64)
-    return found
+    np.cumsum((letters + np.uint64(1)) * _POWERS[: len(letters)], out=sums[1:])
+    at = sums[edges]
+    return np.asarray((at[1:] - at[:-1]) * _INVERSE[edges[:-1]], np.uint64)
 
 
 class KeyIndex:
