@@ -143,6 +143,7 @@ def test_windows_that_began_before_all_rows_count_as_if_they_were_full() -> None
         (cuts_of(stream())[: LEAST - 1], f"{LEAST - 1} cuts were measured, and {LEAST}"),
         ([replace(cut, stages=()) for cut in cuts_of(stream())], "0 cuts were measured"),
         ([seen(stream(), 1_000, 1)] * LEAST, "all have about 1,000 rows"),
+        ([seen(stream(), rows, 1) for rows in (90, *[1_000] * LEAST, 30_000)], "all have about 1,000 rows"),
         ([replace(cut, windows=0) for cut in cuts_of(stream())], "no window of 's' was completed"),
     ],
 )

@@ -27,7 +27,7 @@ from transom.planning.waves import clock, wider
 LEAST = 16
 """Cuts that must be measured."""
 WIDE = 2.0
-"""The largest of them must have so many times the rows of the smallest."""
+"""The largest of them must have so many times the rows of the smallest, without the tenth at either end."""
 ROUNDS = 12
 """Steps in which cost and spread of tasks settle."""
 SPREAD = 1.0
@@ -76,10 +76,11 @@ def fit(
     read = [cut for cut in cuts if cut.rows and cut.stages]
     if len(read) < LEAST:
         raise DefinitionError(f"profile: of {name!r} {len(read)} cuts were measured, and {LEAST} are needed.", LONGER)
-    least, most = min(cut.rows for cut in read), max(cut.rows for cut in read)
-    if most < WIDE * least and before is None:
+    sizes = sorted(cut.rows for cut in read)
+    few, many = sizes[len(sizes) // 10], sizes[-1 - len(sizes) // 10]
+    if many < WIDE * few and before is None:
         raise DefinitionError(
-            f"profile: the cuts of {name!r} all have about {most:,} rows, so what a row costs cannot be told.",
+            f"profile: the cuts of {name!r} nearly all have about {many:,} rows, so what a row costs cannot be told.",
             "Give a source that can be read in smaller parts, such as more and smaller files.",
         )
     windows = sum(cut.windows for cut in cuts)
@@ -108,7 +109,7 @@ def fit(
         row_cpu=_each(read, lambda stage: stage.cpu),
         row_bytes=_each(read, lambda stage: stage.input_bytes),
         exchanged_bytes=_each([cut for cut in read if _behind(cut)], lambda stage: stage.shuffle_bytes),
-        most_rows=most if before is None else max(most, before.most_rows),
+        most_rows=max(sizes[-1], 0 if before is None else before.most_rows),
     )
     return replace(profile, residuals=_residuals(profile, read, cores))
 

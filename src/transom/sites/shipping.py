@@ -146,7 +146,7 @@ class Shipping(Beside):
         self.carrier.leaving = lambda: [shipment.sender.standing for shipment in self.shipments.values()]
         self.receiving.begin(loop, self._check)
         flows = told_of(self.flows.values(), loop.streams)
-        self._mail.begin(self.carrier, self.receiving.standings, loop.wakeups.wake, flows)
+        self._mail.begin(self.carrier, self.receiving.standings, loop.wakeups.wake_soon, flows)
         if self.planning is not None:
             self.planning.begin(loop.wakeups.wake)
 
