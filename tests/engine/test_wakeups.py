@@ -31,9 +31,11 @@ class Played(Wakeups):
 
 
 def played(monkeypatch: pytest.MonkeyPatch, *events: tuple[float, bool]) -> float:
-    """Return for how long the loop waits whose last turn began now."""
+    """Return for how long the loop waits whose last turn began now; it knows whether there are only messages."""
     woken = Played(monkeypatch, list(events))
-    woken.wait(1_000_000, busy=True)
+    besides = woken.wait(1_000_000, busy=True)
+    seen = events[: len(events) - len(woken.events)]
+    assert besides is (not seen or any(event is NOW for _, event in seen))
     return woken.second
 
 

@@ -237,8 +237,9 @@ class Shipping(Beside):
     def _waits_for(self, each: Shipment) -> Micros | None:
         """Return how long a site may be silent, if a flow only waits for a destination that is not connected."""
         stream = each.stream
-        reads = stream.name in self._loop.cuts.busy or not (stream.ended() or stream.stuck)
-        if not self._once or reads or self._hears(each) or not self._lacks(each):
+        if not self._once or self._hears(each) or stream.name in self._loop.cuts.busy:
+            return None
+        if not (stream.ended() or stream.stuck) or not self._lacks(each):
             return None
         met = each.flow.destination in self._met
         return patience(stream.definition.policy.absent_after, each.gathered.waits, met)

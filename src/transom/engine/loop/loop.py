@@ -27,6 +27,9 @@ from transom.engine.loop.wakeups import Wakeups
 from transom.engine.streams.stream import RunningStream
 from transom.model.time import Micros
 
+MESSAGES: Micros = 50_000
+"""For so long at most a loop that is woken by messages of other sites only looks at these, and not at its streams."""
+
 
 class Beside:
     """What goes on beside the streams of a loop, on its thread; of this class itself nothing."""
@@ -38,7 +41,7 @@ class Beside:
         """Begin, after the streams were recovered and before any cut starts."""
 
     def look(self) -> None:
-        """Do what is to be done, at each turn after the cuts have started that could."""
+        """Do what is to be done, at each turn; if it is one for streams, after the cuts have started that could."""
 
     def done(self) -> bool:
         """Tell whether nothing is left to be done, when the streams have ended."""
@@ -100,15 +103,19 @@ class Loop:
             self.beginning.begin()
             last.callback(self.beside.end)
             self.beside.begin(self)
+            woken, looked = True, 0
             while self.ending.failure is None:
-                self._look()
-                if not self.ending.stopping and not self.quarantine.all_failed:
-                    self.starter.start()
+                now = self.starter.clock.monotonic()
+                if woken or now - looked >= MESSAGES:
+                    looked = now
+                    self._look()
+                    if not self.ending.stopping and not self.quarantine.all_failed:
+                        self.starter.start()
                 self.beside.look()
                 if self._finished(once):
                     break
                 self.reporter.show()
-                self._wait()
+                woken = self._wait()
             return self._end()
         raise AssertionError
 
@@ -144,14 +151,14 @@ class Loop:
             return False
         return self.backpressure.blocked_for_ever(self.ending.stopping)
 
-    def _wait(self) -> None:
-        """Wait until something happens, or the sources are to be looked at again."""
+    def _wait(self) -> bool:
+        """Wait until something happens, or the sources are to be looked at again; tell whether it is not messages."""
         poll, busy = self.poll, self.cuts.busy
         if busy and all(name in busy for name in self.streams):
             poll = max(poll, PROGRESS_EVERY)
         if self.beside.longest is not None:
             poll = min(poll, self.beside.longest)
-        self.wakeups.wait(poll, busy=self.ending.something_runs)
+        return self.wakeups.wait(poll, busy=self.ending.something_runs)
 
     def let_go(self) -> None:
         """Let go of all partials after the end: the parts of a loop know each other, so that they stay for a while."""

@@ -7,7 +7,7 @@ import time
 
 from transom.model.time import Clock, Micros
 
-GATHER = 0.02
+GATHER = 0.03
 """Seconds from the beginning of a turn of the loop until it begins the next one for what can wait that long."""
 
 
@@ -24,38 +24,42 @@ class Wakeups:
         """Of each, whether it is to be seen to at once."""
         self._turned = time.monotonic()
         """When the last turn began."""
+        self._only_messages = False
 
     def wake(self) -> None:
         """End the present or the next `wait`; may be called from anywhere."""
         self._events.put(True)
 
     def wake_soon(self) -> None:
-        """Do as `wake`, but let others come first that come within `GATHER`; may be called from anywhere.
+        """Do as `wake`, for messages of other sites: others may come first, within `GATHER`.
 
-        A turn costs about the same for one message from another site and for ten.
+        A turn costs about the same for one message and for ten.
         """
         self._events.put(False)
 
-    def wait(self, longest: Micros, busy: bool) -> None:
-        """Return when woken, at the latest after so many microseconds.
+    def wait(self, longest: Micros, busy: bool) -> bool:
+        """Return when woken, at the latest after so many microseconds: whether there is something besides messages.
 
         Args:
             longest: Until the next look at the sources.
             busy: Whether something runs that will wake, so that real time passes; else the clock decides.
         """
+        self._only_messages = False
         if busy or not self._events.empty():
             self._sleep(longest)
         else:
             self._clock.wait(self._clock.monotonic() + longest, self._sleep)
         self._turned = time.monotonic()
+        return not self._only_messages
 
     def _sleep(self, timeout: Micros) -> bool:
         if (at_once := self._next(timeout / 1e6)) is None:
             return False
         while not at_once and (left := self._turned + GATHER - time.monotonic()) > 0:
             at_once = bool(self._next(left))
-        while not self._events.empty():
-            self._events.get()
+        while (another := self._next(0.0)) is not None:
+            at_once |= another
+        self._only_messages = not at_once
         return True
 
     def _next(self, timeout: float) -> bool | None:
