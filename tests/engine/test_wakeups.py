@@ -31,11 +31,10 @@ class Played(Wakeups):
 
 
 def played(monkeypatch: pytest.MonkeyPatch, *events: tuple[float, bool]) -> float:
-    """Return for how long the loop waits whose last turn began now; it knows whether there are only messages."""
+    """Return for how long the loop waits whose last turn began now; it knows whether that was for a message."""
     woken = Played(monkeypatch, list(events))
-    besides = woken.wait(1_000_000, busy=True)
-    seen = events[: len(events) - len(woken.events)]
-    assert besides is (not seen or any(event is NOW for _, event in seen))
+    at_once = woken.wait(1_000_000, busy=True)
+    assert at_once is any(event is NOW for _, event in events[: len(events) - len(woken.events)])
     return woken.second
 
 

@@ -70,6 +70,8 @@ class Receiving:
         """By flow, the sites without which windows go on, as people were told last."""
         self._notices = Notices()
         """Of parcels that are refused, by flow and neighbour that brought them."""
+        self.stored = 0
+        """Parcels that were put into inboxes in this run."""
         self._held: int | None = None
         """Bytes of partials here, as far as they are known since it was begun to take what came."""
         self._loop: Loop
@@ -161,6 +163,7 @@ class Receiving:
         for action in actions:
             if isinstance(action, Store):
                 self.sources[flow].add(arrived_by(action.parcel, self._wall()))
+                self.stored += 1
                 self._held = None if self._held is None else self._held + len(action.parcel.body)
                 self._journal.step("stored")
                 self._do(self._receivers[flow].stored(action), flow)

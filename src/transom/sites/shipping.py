@@ -159,9 +159,9 @@ class Shipping(Beside):
                 "Queries that travel cannot be added to a checkpoint: give all sites new ones.",
             )
 
-    def look(self) -> None:
-        """Take in what came, and let leave what is due."""
-        now = self._clock.monotonic()
+    def look(self) -> bool:
+        """Take in what came, and let leave what is due; tell whether partials have come for streams here."""
+        now, before = self._clock.monotonic(), self.receiving.stored
         for text in self.telling.look(now):
             self._journal.note(text)
         self._mail.look(now)
@@ -183,6 +183,7 @@ class Shipping(Beside):
                 self._journal.note(note)
         if self._shown is None or now >= self._shown + EVERY:
             self._show(now)
+        return self.receiving.stored > before
 
     def _show(self, now: Micros) -> None:
         """Write how things stand, where that is a file of this machine; nothing depends on it."""

@@ -27,9 +27,6 @@ from transom.engine.loop.wakeups import Wakeups
 from transom.engine.streams.stream import RunningStream
 from transom.model.time import Micros
 
-MESSAGES: Micros = 50_000
-"""For so long at most a loop that is woken by messages of other sites only looks at these, and not at its streams."""
-
 
 class Beside:
     """What goes on beside the streams of a loop, on its thread; of this class itself nothing."""
@@ -40,8 +37,9 @@ class Beside:
     def begin(self, loop: Loop) -> None:
         """Begin, after the streams were recovered and before any cut starts."""
 
-    def look(self) -> None:
-        """Do what is to be done, at each turn; if it is one for streams, after the cuts have started that could."""
+    def look(self) -> bool:
+        """Do what is to be done, after the cuts have started that could; tell whether streams have more to read."""
+        return False
 
     def done(self) -> bool:
         """Tell whether nothing is left to be done, when the streams have ended."""
@@ -106,16 +104,17 @@ class Loop:
             woken, looked = True, 0
             while self.ending.failure is None:
                 now = self.starter.clock.monotonic()
-                if woken or now - looked >= MESSAGES:
+                if woken or now - looked >= self.poll:
                     looked = now
                     self._look()
                     if not self.ending.stopping and not self.quarantine.all_failed:
                         self.starter.start()
-                self.beside.look()
+                if more := self.beside.look():
+                    self.wakeups.wake_soon()
                 if self._finished(once):
                     break
                 self.reporter.show()
-                woken = self._wait()
+                woken = self._wait() or more
             return self._end()
         raise AssertionError
 
@@ -152,13 +151,13 @@ class Loop:
         return self.backpressure.blocked_for_ever(self.ending.stopping)
 
     def _wait(self) -> bool:
-        """Wait until something happens, or the sources are to be looked at again; tell whether it is not messages."""
+        """Wait until something happens, or there is something to look at again; tell whether streams are concerned."""
         poll, busy = self.poll, self.cuts.busy
         if busy and all(name in busy for name in self.streams):
             poll = max(poll, PROGRESS_EVERY)
         if self.beside.longest is not None:
             poll = min(poll, self.beside.longest)
-        return self.wakeups.wait(poll, busy=self.ending.something_runs)
+        return self.wakeups.wait(poll, busy=self.ending.something_runs) or self.beside.longest is None
 
     def let_go(self) -> None:
         """Let go of all partials after the end: the parts of a loop know each other, so that they stay for a while."""

@@ -24,7 +24,7 @@ class Wakeups:
         """Of each, whether it is to be seen to at once."""
         self._turned = time.monotonic()
         """When the last turn began."""
-        self._only_messages = False
+        self._at_once = False
 
     def wake(self) -> None:
         """End the present or the next `wait`; may be called from anywhere."""
@@ -38,19 +38,19 @@ class Wakeups:
         self._events.put(False)
 
     def wait(self, longest: Micros, busy: bool) -> bool:
-        """Return when woken, at the latest after so many microseconds: whether there is something besides messages.
+        """Return when woken, at the latest after so many microseconds: whether by something that is no message.
 
         Args:
             longest: Until the next look at the sources.
             busy: Whether something runs that will wake, so that real time passes; else the clock decides.
         """
-        self._only_messages = False
+        self._at_once = False
         if busy or not self._events.empty():
             self._sleep(longest)
         else:
             self._clock.wait(self._clock.monotonic() + longest, self._sleep)
         self._turned = time.monotonic()
-        return not self._only_messages
+        return self._at_once
 
     def _sleep(self, timeout: Micros) -> bool:
         if (at_once := self._next(timeout / 1e6)) is None:
@@ -59,7 +59,7 @@ class Wakeups:
             at_once = bool(self._next(left))
         while (another := self._next(0.0)) is not None:
             at_once |= another
-        self._only_messages = not at_once
+        self._at_once = at_once
         return True
 
     def _next(self, timeout: float) -> bool | None:
