@@ -35,7 +35,7 @@ def build(spark: Any, checkpoint: str, site: Any) -> tm.App:
     """Return the application of a site."""
     work = Path(os.environ["TESTBED"])
     given = json.loads((work / "table.json").read_text())
-    app = tm.App(spark, checkpoint, site=site, settings=tm.Settings(poll=200_000))  # rows come every 2 s
+    app = tm.App(spark, checkpoint, site=site, poll="200 ms")  # rows come every two seconds
     rows = site.source("rows", tm.sources.files("none/*.parquet", schema=schema_of(given["workload"])))
     stream = app.stream(rows, event_time="timestamp_micros(at)", watermark="0 seconds", name="rows")
     for number, name in enumerate(given["queries"]):
