@@ -45,8 +45,8 @@ TICK = 2.0
 MOST = 10
 """Ticks of the longest interval."""
 DRAWINGS = 10
-WORDS_RATE = 0.05
-"""Of the rates of Table I. At twice as much the seven sites need more of two cores than a run may take."""
+WORDS_RATE = 0.04
+"""Of the rates of Table I. At 0.1 the seven sites need more of two cores than a run may take."""
 HALF = 0.5
 """Of the bandwidth that direct paths need, for words."""
 VALUES = tuple(f"v{number}" for number in range(6))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from transom.api.app import App
+
+SHOWN_EVERY = 1.0
+"""Seconds between two states of all sites that are shown, but for those with something new to say."""
 
 
 def run_sites(
@@ -171,9 +175,12 @@ class Together:
                 app._stop_at_once()
 
         with interrupts(stop, stop_at_once):
+            shown = 0.0
             while not all(each.done for each in running.values()):
-                if self._news.wait(0.25):
-                    self._news.clear()
+                came = self._news.wait(0.25)
+                self._news.clear()
+                if came and (self._notes or time.monotonic() >= shown + SHOWN_EVERY):
+                    shown = time.monotonic()
                     with self._lock:
                         self._show(self._merged())
                 if any(each.failed for each in running.values()):

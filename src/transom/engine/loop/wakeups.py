@@ -7,7 +7,7 @@ import time
 
 from transom.model.time import Clock, Micros
 
-GATHER = 0.03
+GATHER = 0.05
 """Seconds from the beginning of a turn of the loop until it begins the next one for what can wait that long."""
 
 
