@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from transom.api.app import App
-
-SHOWN_EVERY = 1.0
-"""Seconds between two states of all sites that are shown, but for those with something new to say."""
 
 
 def run_sites(
@@ -175,12 +171,9 @@ class Together:
                 app._stop_at_once()
 
         with interrupts(stop, stop_at_once):
-            shown = 0.0
             while not all(each.done for each in running.values()):
-                came = self._news.wait(0.25)
-                self._news.clear()
-                if came and (self._notes or time.monotonic() >= shown + SHOWN_EVERY):
-                    shown = time.monotonic()
+                if self._news.wait(0.25):
+                    self._news.clear()
                     with self._lock:
                         self._show(self._merged())
                 if any(each.failed for each in running.values()):

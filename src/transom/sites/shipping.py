@@ -133,6 +133,7 @@ class Shipping(Beside):
             SiteError: The site cannot be reached under its address.
         """
         self._loop, self._journal = loop, loop.starter.journal
+        loop.reporter.every = EVERY
         for stream in loop.streams.values():
             for flow, gathered in stream.senders.items():
                 self._require_known(stream, gathered)

@@ -35,6 +35,7 @@ class Reporter:
     clock: Clock
     on_progress: Callable[[Progress], None] | None
     planner: Planner | None = None
+    every: Micros = PROGRESS_EVERY
     shown: Micros | None = None
     """Monotonic time at which progress was shown last."""
 
@@ -87,7 +88,7 @@ class Reporter:
     def show(self) -> None:
         """Show progress, if some time has passed since it was shown, or there are notes."""
         now = self.clock.monotonic()
-        due = self.shown is None or now >= self.shown + PROGRESS_EVERY
+        due = self.shown is None or now >= self.shown + self.every
         if self.on_progress is not None and (due or self.journal.notes):
             self.shown = now
             self.on_progress(self.progress())
