@@ -2,64 +2,78 @@
 
 from __future__ import annotations
 
+import queue
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from transom.engine.loop import wakeups
 from transom.engine.loop.wakeups import GATHER, Wakeups
-from transom.model.time import ManualClock
+from transom.model.time import ManualClock, Micros
 
 SOON, NOW = False, True
+SECOND = 1_000_000
 
 
-class Played(Wakeups):
-    """Events that come at given seconds."""
+class Clock(ManualClock):
+    """Time that passes while it is waited for events, as it does on a machine."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, events: list[tuple[float, bool]]) -> None:
-        self.second, self.events = 0.0, events
-        monkeypatch.setattr(wakeups.time, "monotonic", lambda: self.second)
-        super().__init__(ManualClock())
+    def wait(self, until: Micros, wake: Callable[[Micros], bool]) -> None:
+        if until > self.monotonic():
+            wake(until - self.monotonic())
 
-    def _next(self, timeout: float) -> bool | None:
-        if not self.events or self.events[0][0] > self.second + timeout:
-            self.second += timeout
-            return None
+
+class Events:
+    """Events that come at given times."""
+
+    def __init__(self, clock: Clock, events: list[tuple[Micros, bool]]) -> None:
+        self.clock, self.events = clock, events
+
+    def empty(self) -> bool:
+        return not self.events or self.events[0][0] > self.clock.monotonic()
+
+    def get(self, timeout: float) -> bool:
+        end = self.clock.monotonic() + round(timeout * SECOND)
+        if not self.events or self.events[0][0] > end:
+            self.clock.advance(end - self.clock.monotonic())
+            raise queue.Empty
         at, event = self.events.pop(0)
-        self.second = max(self.second, at)
+        self.clock.advance(max(0, at - self.clock.monotonic()))
         return event
 
 
-def played(monkeypatch: pytest.MonkeyPatch, *events: tuple[float, bool]) -> float:
+def played(*events: tuple[Micros, bool]) -> Micros:
     """Return for how long the loop waits whose last turn began now; it knows whether that was for a message."""
-    woken = Played(monkeypatch, list(events))
-    at_once = woken.wait(1_000_000, busy=True)
-    assert at_once is any(event is NOW for _, event in events[: len(events) - len(woken.events)])
-    return woken.second
+    clock = Clock()
+    woken, left = Wakeups(clock), list(events)
+    vars(woken)["_events"] = Events(clock, left)
+    at_once = woken.wait(SECOND, busy=False)
+    assert at_once is any(event is NOW for _, event in events[: len(events) - len(left)])
+    return clock.monotonic()
 
 
-def test_it_waits_until_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert played(monkeypatch) == 1
+def test_it_waits_until_the_next_look() -> None:
+    assert played() == SECOND
 
 
-@pytest.mark.parametrize("at", [0.0, GATHER / 4, 0.5])
-def test_a_job_that_is_done_ends_it_at_once(monkeypatch: pytest.MonkeyPatch, at: float) -> None:
-    assert played(monkeypatch, (at, NOW)) == at
-    assert played(monkeypatch, (at / 2, SOON), (at, NOW)) == pytest.approx(min(at, max(at / 2, GATHER)))
+@pytest.mark.parametrize("at", [0, GATHER // 4, SECOND // 2])
+def test_a_job_that_is_done_ends_it_at_once(at: Micros) -> None:
+    assert played((at, NOW)) == at
+    assert played((at // 2, SOON), (at, NOW)) == min(at, max(at // 2, GATHER))
 
 
-def test_messages_are_gathered_from_one_turn_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert played(monkeypatch, (GATHER / 4, SOON)) == GATHER
-    assert played(monkeypatch, *[(GATHER / 9 * number, SOON) for number in range(9)]) == GATHER
-    assert played(monkeypatch, (0.5, SOON)) == 0.5  # the last turn was long ago
+def test_messages_are_gathered_from_one_turn_to_the_next() -> None:
+    assert played((GATHER // 4, SOON)) == GATHER
+    assert played(*[(GATHER // 9 * number, SOON) for number in range(9)]) == GATHER
+    assert played((SECOND // 2, SOON)) == SECOND // 2  # the last turn was long ago
 
 
-@pytest.mark.parametrize("wake", [Wakeups.wake, Wakeups.wake_soon])
-def test_what_came_before_is_seen_to_and_time_that_is_played_does_not_pass(wake: Any) -> None:
+@pytest.mark.parametrize(("wake", "passes"), [(Wakeups.wake, 0), (Wakeups.wake_soon, GATHER)])
+def test_what_came_before_is_seen_to_by_a_clock_that_is_played_as_well(wake: Any, passes: Micros) -> None:
     clock = ManualClock()
     woken = Wakeups(clock)
     wake(woken)
-    woken.wait(1_000_000, busy=False)
-    assert clock.monotonic() == 0
-    woken.wait(1_000_000, busy=False)
-    assert clock.monotonic() == 1_000_000
+    assert woken.wait(SECOND, busy=False) is not bool(passes)
+    assert clock.monotonic() == passes
+    assert not woken.wait(SECOND, busy=False)
+    assert clock.monotonic() == passes + SECOND

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import queue
-import time
 
 from transom.model.time import Clock, Micros
 
-GATHER = 0.05
-"""Seconds from the beginning of a turn of the loop until it begins the next one for what can wait that long."""
+GATHER: Micros = 50_000
+"""From the beginning of a turn of the loop until it begins the next one for what can wait that long."""
 
 
 class Wakeups:
@@ -22,9 +21,10 @@ class Wakeups:
         self._clock = clock
         self._events: queue.SimpleQueue[bool] = queue.SimpleQueue()
         """Of each, whether it is to be seen to at once."""
-        self._turned = time.monotonic()
+        self._woken = self._at_once = False
+        """Whether there was an event since the last turn, and one to be seen to at once."""
+        self._turned = clock.monotonic()
         """When the last turn began."""
-        self._at_once = False
 
     def wake(self) -> None:
         """End the present or the next `wait`; may be called from anywhere."""
@@ -44,27 +44,30 @@ class Wakeups:
             longest: Until the next look at the sources.
             busy: Whether something runs that will wake, so that real time passes; else the clock decides.
         """
-        self._at_once = False
+        self._woken = self._at_once = False
         if busy or not self._events.empty():
-            self._sleep(longest)
+            self._take(longest)
         else:
-            self._clock.wait(self._clock.monotonic() + longest, self._sleep)
-        self._turned = time.monotonic()
+            self._clock.wait(self._clock.monotonic() + longest, self._take)
+        if self._woken and not self._at_once:
+            self._clock.wait(self._turned + GATHER, self._gather)
+        while not self._events.empty():
+            self._take(0)
+        self._turned = self._clock.monotonic()
         return self._at_once
 
-    def _sleep(self, timeout: Micros) -> bool:
-        if (at_once := self._next(timeout / 1e6)) is None:
-            return False
-        while not at_once and (left := self._turned + GATHER - time.monotonic()) > 0:
-            at_once = bool(self._next(left))
-        while (another := self._next(0.0)) is not None:
-            at_once |= another
-        self._at_once = at_once
-        return True
+    def _gather(self, timeout: Micros) -> bool:
+        """Wait for so long, or until something comes that is to be seen to at once; tell whether it has."""
+        until = self._clock.monotonic() + timeout
+        while not self._at_once and self._take(until - self._clock.monotonic()):
+            pass
+        return self._at_once
 
-    def _next(self, timeout: float) -> bool | None:
-        """Return the next event; None if there is none for so many seconds."""
+    def _take(self, timeout: Micros) -> bool:
+        """Take the next event; tell whether there was one in so many microseconds."""
         try:
-            return self._events.get(timeout=max(0.0, timeout))
+            self._at_once |= self._events.get(timeout=max(0.0, timeout / 1e6))
         except queue.Empty:
-            return None
+            return False
+        self._woken = True
+        return True
