@@ -18,9 +18,11 @@ from benchmarks.certificates import identity
 from benchmarks.harness import Run, benchmark
 from benchmarks.namespaces import Namespace, network, possible
 from benchmarks.testbed import NEEDS_ROOT, PORT
+from transom.engine.loop.wakeups import Wakeups
 from transom.model.time import MICROS_PER_SECOND, SystemClock
 from transom.sites.flight import FlightMail
 from transom.sites.secured import Identity
+from transom.sites.shipping import LOOK
 from transom.widearea.carriers import Carrier
 from transom.widearea.hellos import Hello
 from transom.widearea.parcels import Parcel, Part
@@ -42,7 +44,8 @@ def run_end(work: Path, here: str, there: str, listen: str, address: str, megabi
     rate, clock = megabits * 125_000, SystemClock()
     routes = Routes(here, MICROS_PER_SECOND, {"flow": Ends(("from",), "to")})
     carrier = Carrier(here, here, routes, lambda flow, bodies: b"".join(bodies), {there: rate})
-    mail.begin(carrier, lambda: (), lambda: None, {})
+    wakeups = Wakeups(clock)
+    mail.begin(carrier, lambda: (), wakeups.wake_soon, {})
     begun, number, came, first, last = time.monotonic(), 0, 0, 0.0, 0.0
     while (now := time.monotonic() - begun) < BEFORE + seconds + 2:
         mail.look(clock.monotonic())
@@ -56,7 +59,7 @@ def run_end(work: Path, here: str, there: str, listen: str, address: str, megabi
                 came, last = came + len(parcel.body), now
             elif now >= BEFORE:
                 first = now
-        time.sleep(0.005)
+        wakeups.wait(LOOK, busy=True)  # as the loop of a site does
     mail.end()
     if here == "to":
         print(json.dumps([came, last - first]), flush=True)
