@@ -57,7 +57,8 @@ WARM, QUICK_WARM = 60.0, 20.0
 HELD = 300.0
 TURNS, BLOCK, QUICK_BLOCK = 4, 160.0, 40.0
 """Blocks of each form at equal intervals, and seconds of one: 32 intervals of the longest kind in all."""
-WORDS_BLOCK = 180.0
+WORDS_WARM, WORDS_BLOCK = 300.0, 180.0
+"""Seconds of words: until links know most of them, as plans take for granted, and of a block."""
 QUICK_DRAWINGS = 3
 PATIENCE = 180.0
 """Seconds for the last results to come."""
@@ -366,7 +367,7 @@ def words(run: Run) -> list[Block]:
     drawing = _drawing(run, workload, "words.frequency_ratio")
     names = [flow.name for flow in drawing.problem.flows]
     with sites(run, workload, drawing) as bed:
-        bed.follow("plan", QUICK_WARM if run.quick else WARM)
+        bed.follow("plan", QUICK_WARM if run.quick else WORDS_WARM)
         blocks = [bed.follow(form, QUICK_BLOCK if run.quick else WORDS_BLOCK) for form in ("plan", "direct", "plan")]
         came = bed.finish()
     kept = [sum(bed.kept(block, name) for name in names) for block in blocks]
